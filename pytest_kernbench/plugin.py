@@ -1,0 +1,1 @@
+"""Hooks of the pytest plugin, and nothing else. PYTEST_DONT_REWRITE"""
