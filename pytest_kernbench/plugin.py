@@ -1,1 +1,64 @@
-"""Hooks of the pytest plugin, and nothing else. PYTEST_DONT_REWRITE"""
+"""Hooks of the pytest plugin, and nothing else.
+
+A run that uses nothing of ours pays for these hooks and the clause index, and for no numpy. PYTEST_DONT_REWRITE
+"""
+
+import sys
+
+import pytest
+
+from pytest_kernbench import marks, report, workers
+from pytest_kernbench.fixtures import *  # noqa: F403  (its __all__ is the list of our fixtures)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kernbench", "kernel verification (kernbench)")
+    group.addoption("--adr-report", action="store_true", help="print, clause by clause, which tests verify a document")
+    listing = "list the spec documents, or the clauses of one, and exit"
+    group.addoption("--adr-list", nargs="?", const="", default=None, metavar="ID", help=listing)
+    parser.addini(
+        "kernbench_spec_paths", "folders with spec documents of your own (Markdown)", type="paths", default=[]
+    )
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if config.getoption("adr_list") is None:
+        return None
+    sys.stdout.write(report.listing(config))
+    return 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[marks.DOCUMENTS] = documents = marks.indexed_documents(config)
+    for line in marks.registrations(documents):
+        config.addinivalue_line("markers", line)
+    marks.named_documents(config.getoption("markexpr", ""), documents)
+    if not workers.is_worker(config):
+        config.pluginmanager.register(_Results(), "kernbench-results")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m and -k deselect: a test left out of this run still names its clauses
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    workers.link(config, items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    workers.send_links(session.config)
+
+
+class _Results:
+    """The hooks of the process that prints: under xdist the controller, which collects nothing itself."""
+
+    def __init__(self) -> None:
+        self.ledger = report.Ledger()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.ledger.hear(report)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        workers.hear(self.ledger, getattr(node, "workeroutput", {}))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        self.ledger.link(marks.links(config))
+        report.summarise(terminalreporter, config, self.ledger)

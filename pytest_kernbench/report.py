@@ -1,0 +1,146 @@
+"""What the tests said about each clause: passed, failed, skipped, not run, or that no test names it.
+
+A clause with one failing test has failed; skips and expected failures verify nothing. PYTEST_DONT_REWRITE
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import pytest
+
+from pytest_kernbench.documents import Clause, Document
+from pytest_kernbench.marks import (
+    DOCUMENTS,
+    Documents,
+    extra_documents,
+    find_document,
+    indexed_documents,
+    named_documents,
+)
+
+Outcomes = Mapping[str, list[str]]
+
+_PHASE_RANK = ("passed", "skipped", "failed")  # of one test's phases
+_SAYS_NOTHING = (("passed", "setup"), ("passed", "teardown"))
+_CLAUSE_RANK = ("failed", "passed", "skipped", "not run")  # of one clause's tests
+_GAPS = {"failed": "failing", "skipped": "skipped", "not run": "not run", "no test": "without a test"}
+_HEAD = Clause("clause", "title", normative=False)
+_WHOLE = Clause("-", "the document as a whole", normative=False)
+
+
+class Ledger:
+    """Which test names which clause, and how it went. Filled in any order; a test's worst phase counts."""
+
+    def __init__(self) -> None:
+        self.workers = 0
+        self.silent_workers = 0
+        self._links: dict[str, str] = {}
+        self._outcomes: dict[str, str] = {}
+
+    def link(self, links: Mapping[str, str]) -> None:
+        """Add tests by node id, each with its comma separated references (`ADR-0060#11.2,ADR-0061`)."""
+        self._links.update(links)
+
+    def hear(self, report: pytest.TestReport) -> None:
+        """Take note of one phase of one test."""
+        verifies = dict(report.user_properties).get("verifies")
+        if verifies is not None:
+            self._links[report.nodeid] = str(verifies)
+        if report.outcome in _PHASE_RANK and (report.outcome, report.when) not in _SAYS_NOTHING:
+            before = self._outcomes.get(report.nodeid, report.outcome)
+            self._outcomes[report.nodeid] = max(before, report.outcome, key=_PHASE_RANK.index)
+
+    def hear_worker(self, links: Mapping[str, str] | None) -> None:
+        """Take note of a finished worker process; one that crashed has no links to give."""
+        self.workers += 1
+        self.silent_workers += links is None
+        self.link(links or {})
+
+    def outcomes(self) -> dict[str, list[str]]:
+        """For every document or clause that a test names, the outcomes of the tests that name exactly it."""
+        found: dict[str, list[str]] = {}
+        for test, references in self._links.items():
+            for reference in references.split(","):
+                found.setdefault(reference, []).append(self._outcomes.get(test, "not run"))
+        return found
+
+
+def roll_up(outcomes: Iterable[str]) -> str:
+    """The outcome of a clause from those of its tests."""
+    return min(outcomes, key=_CLAUSE_RANK.index, default="no test")
+
+
+def summary_line(document: Document, outcomes: Outcomes) -> str:
+    """How many normative clauses of a document are verified, and what is wrong with the others."""
+    normative = [clause for clause in document.clauses if clause.normative]
+    found = Counter(roll_up(_of(outcomes, document, clause)) for clause in normative)
+    verified = f"{document.name}: {found['passed']} of {len(normative)} normative clauses verified"
+    return ", ".join([verified, *(f"{found[key]} {words}" for key, words in _GAPS.items() if found[key])])
+
+
+def table(document: Document, outcomes: Outcomes) -> Iterator[tuple[str, str]]:
+    """The lines of the clause table, each with the outcome of its clause."""
+    width = max(len(clause.number) for clause in (_HEAD, *document.clauses))
+    yield f"{_HEAD.number:{width}}  {'kind':11}  tests  outcome  {_HEAD.title}", ""
+    for clause in document.clauses:
+        yield _row(clause, width, _of(outcomes, document, clause))
+    if whole := outcomes.get(document.name):
+        yield _row(_WHOLE, width, whole)
+
+
+def _row(clause: Clause, width: int, outcomes: list[str]) -> tuple[str, str]:
+    kind, outcome = "normative" if clause.normative else "informative", roll_up(outcomes)
+    return f"{clause.number:{width}}  {kind:11}  {len(outcomes):5}  {outcome:7}  {clause.title}", outcome
+
+
+def _of(outcomes: Outcomes, document: Document, clause: Clause) -> list[str]:
+    return outcomes.get(f"{document.name}#{clause.number}", [])
+
+
+def summarise(terminal: pytest.TerminalReporter, config: pytest.Config, ledger: Ledger) -> None:
+    """Print the tables that were asked for, one line on every other document a test names, or nothing."""
+    documents, outcomes = config.stash[DOCUMENTS], ledger.outcomes()
+    touched = {reference.partition("#")[0] for reference in outcomes}
+    tables = _asked_for(config, documents, touched)
+    for document in tables:
+        _write_table(terminal, document, outcomes)
+    for document in documents.values():
+        if document in tables or document.name in touched:
+            terminal.line(summary_line(document, outcomes))
+    if ledger.silent_workers:
+        terminal.line(f"clauses may lack tests: {ledger.silent_workers} of {ledger.workers} workers did not report")
+
+
+def _asked_for(config: pytest.Config, documents: Documents, touched: Collection[str]) -> list[Document]:
+    """The documents `-m` names; else, with --adr-report, the user's own and those that a test names."""
+    named = named_documents(config.getoption("markexpr", ""), documents)
+    if named or not config.getoption("adr_report"):
+        return named
+    own = extra_documents(config)
+    return [each for each in documents.values() if each.id in own or each.name in touched]
+
+
+def _write_table(terminal: pytest.TerminalReporter, document: Document, outcomes: Outcomes) -> None:
+    terminal.section(f"{document.name} {document.title}", "-")
+    for text, outcome in table(document, outcomes):
+        terminal.line(text, red=outcome == "failed", green=outcome == "passed")
+
+
+def listing(config: pytest.Config) -> str:
+    """What `--adr-list` prints: every document, or with an id every clause of one."""
+    documents, wanted = indexed_documents(config), config.getoption("adr_list").removeprefix("ADR-")
+    if not wanted:
+        return "".join(f"{_heading(document)}\n" for document in documents.values())
+    document = find_document(wanted, documents)
+    rows = (f"  {document.mark}.{clause.number}  {clause.title}{_note(clause)}\n" for clause in document.clauses)
+    return f"{_heading(document)}\n{''.join(rows)}"
+
+
+def _heading(document: Document) -> str:
+    normative = sum(clause.normative for clause in document.clauses)
+    counts = f"{len(document.clauses)} clauses, {normative} normative"
+    return f"{document.name}  {document.title}  ({document.status}; {counts})"
+
+
+def _note(clause: Clause) -> str:
+    return "" if clause.normative else "  (informative)"
