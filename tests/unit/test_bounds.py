@@ -1,0 +1,166 @@
+"""The roofline of decode against its published table, and what each term may depend on."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_kernbench.kernels.ahbm.placement import tree
+from pytest_kernbench.kernels.reference.bounds import (
+    Decode,
+    gemm_cycles,
+    hbm_cycles,
+    issue_cycles,
+    latency_bounds,
+    tree_cycles,
+    vector_cycles,
+)
+
+K = 1024
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Proposed hardware numbers; 1 cycle is 1 ns."""
+
+    hbm_bytes_per_cycle: float = 256
+    hbm_first_byte_cycles: int = 40
+    gemm_macs_per_cycle: int = 4096
+    gemm_tile_m: int = 32
+    math_lanes: int = 128
+    math_start_cycles: int = 32
+    link_bytes_per_cycle: float = 128
+    hop_cycles: int = 9
+    injection_cycles: int = 5
+    ejection_cycles: int = 5
+    issue_composite_cycles: int = 48
+    issue_math_cycles: int = 8
+    issue_send_cycles: int = 16
+    issue_recv_cycles: int = 16
+
+
+CHIP = Numbers()
+
+
+def decode(s: int, n: int = 1, tile: int = 1024, ops: int = 6, **more: int) -> Decode:
+    rounds = tree(n, (2, 4)).rounds
+    return Decode(s=s, n=n, tile=tile, rounds=rounds, ops_per_score=ops, instructions_per_tile=13, **more)
+
+
+@pytest.mark.parametrize(
+    ("s", "hbm", "hbm_at_80", "unpadded", "vec", "hbm_8", "hbm_8_at_80", "with_tree", "speed_up", "share"),
+    [
+        (8 * K, 16.4, 20.5, 4.1, 3.1, 2.05, 2.56, 3.13, 5.2, 35),
+        (16 * K, 32.8, 41.0, 8.2, 6.1, 4.10, 5.12, 5.18, 6.3, 21),
+        (32 * K, 65.5, 81.9, 16.4, 12.3, 8.19, 10.24, 9.28, 7.1, 12),
+        (64 * K, 131.1, 163.8, 32.8, 24.6, 16.38, 20.48, 17.47, 7.5, 6),
+        (128 * K, 262.1, 327.7, 65.5, 49.2, 32.77, 40.96, 33.85, 7.7, 3),
+    ],
+)
+def test_llama3_70b_decode_has_the_published_limits(
+    s: int,
+    hbm: float,
+    hbm_at_80: float,
+    unpadded: float,
+    vec: float,
+    hbm_8: float,
+    hbm_8_at_80: float,
+    with_tree: float,
+    speed_up: float,
+    share: float,
+) -> None:
+    """Microseconds and percent. The table leaves out Q's bytes and T_vec's share per tile; its sends cost 5 cycles."""
+    slow = replace(CHIP, hbm_bytes_per_cycle=256 * 0.8)
+    one, eight, sweep = decode(s), decode(s, n=8), replace(decode(s), instructions_per_tile=0)
+    merge = tree_cycles(eight, replace(CHIP, issue_send_cycles=5, issue_recv_cycles=5))
+    us, total = pytest.approx, hbm_cycles(eight, CHIP) + merge
+
+    assert hbm_cycles(one, CHIP) / 1e3 == us(hbm, abs=0.06)
+    assert hbm_cycles(one, slow) / 1e3 == us(hbm_at_80, abs=0.06)
+    assert gemm_cycles(one, CHIP) / 1e3 == us(hbm, abs=0.06)
+    assert gemm_cycles(one, replace(CHIP, gemm_tile_m=1)) / 1e3 == us(unpadded, abs=0.06)
+    assert (vector_cycles(sweep, CHIP) - sweep.tiles * 3 * 8 * 128 / 128) / 1e3 == us(vec, abs=0.06)
+    assert hbm_cycles(eight, CHIP) / 1e3 == us(hbm_8, abs=0.014)
+    assert hbm_cycles(eight, slow) / 1e3 == us(hbm_8_at_80, abs=0.014)
+    assert total / 1e3 == us(with_tree, abs=0.014)
+    assert hbm_cycles(one, CHIP) / total == us(speed_up, abs=0.06)
+    assert 100 * merge / total == us(share, abs=0.6)
+
+
+@pytest.mark.parametrize(("issue", "cycles"), [(5, 1084.5), (16, 1282.5), (0, 994.5)])
+def test_three_rounds_of_merging_cost_a_microsecond_mostly_fixed(issue: int, cycles: float) -> None:
+    chip = replace(CHIP, issue_send_cycles=issue, issue_recv_cycles=issue)
+    assert tree_cycles(decode(8 * K, n=8), chip) == cycles
+
+
+def test_one_pe_has_no_tree() -> None:
+    assert tree_cycles(decode(8 * K), CHIP) == 0
+
+
+def test_a_longer_way_costs_its_hops_only() -> None:
+    near, far = decode(8 * K, n=8), decode(8 * K, n=8, hops_per_round=4)
+    assert tree_cycles(far, CHIP) - tree_cycles(near, CHIP) == 3 * 3 * 9
+
+
+def test_small_tiles_are_bound_by_vector_starts_and_large_ones_are_not() -> None:
+    small, large = decode(64, tile=64), decode(128 * K, n=8)
+    assert vector_cycles(small, CHIP) == 464
+    assert latency_bounds(small, CHIP).lower == 464 > 3 * hbm_cycles(small, CHIP)
+    assert latency_bounds(large, CHIP).lower == pytest.approx(hbm_cycles(large, CHIP), rel=0.01)
+
+
+def test_issue_counts_two_composites_and_the_math_instructions_of_every_tile() -> None:
+    assert issue_cycles(decode(3 * K), CHIP) == 3 * (2 * 48 + 13 * 8)
+    assert issue_cycles(decode(3 * K + 1), CHIP) == 4 * (2 * 48 + 13 * 8)
+
+
+def test_lower_is_the_largest_term_and_upper_their_sum_with_first_bytes() -> None:
+    bounds = latency_bounds(decode(16 * K, n=8), CHIP)
+    terms = bounds.hbm, bounds.gemm, bounds.vector, bounds.issue
+    assert bounds.lower == max(terms)
+    assert bounds.first_bytes == (2 * 2 + 1) * 40
+    assert bounds.upper == sum(terms) + bounds.tree + bounds.first_bytes
+
+
+@pytest.mark.parametrize("slow", ["hbm_bytes_per_cycle", "gemm_macs_per_cycle", "math_lanes"])
+def test_the_slowest_unit_makes_the_lower_bound(slow: str) -> None:
+    """R31: "decode is bound by K and V" follows from the numbers or not at all."""
+    term = {"hbm_bytes_per_cycle": "hbm", "gemm_macs_per_cycle": "gemm", "math_lanes": "vector"}[slow]
+    bounds = latency_bounds(decode(32 * K), replace(CHIP, **{slow: 16}))
+    assert bounds.lower == getattr(bounds, term)
+
+
+def test_kv_traffic_does_not_grow_with_the_group_but_work_does() -> None:
+    one, eight = decode(8 * K, g=1), decode(8 * K, g=8)
+    q_bytes = 7 * 128 * 2
+    assert hbm_cycles(eight, CHIP) - hbm_cycles(one, CHIP) == q_bytes / 256
+    assert vector_cycles(replace(eight, instructions_per_tile=0), CHIP) == 8 * vector_cycles(
+        replace(one, instructions_per_tile=0), CHIP
+    )
+
+
+@pytest.mark.parametrize(("g", "padded"), [(1, 32), (8, 32), (32, 32), (33, 64)])
+def test_rows_are_padded_to_whole_tiles_of_the_array(g: int, padded: int) -> None:
+    assert gemm_cycles(decode(4 * K, g=g), CHIP) == 2 * padded * 4 * K * 128 / 4096
+
+
+@given(st.integers(0, 200_000), st.integers(1, 8), st.integers(1, 4096), st.integers(1, 16))
+def test_lower_never_exceeds_upper_and_faster_memory_never_slows(s: int, n: int, tile: int, g: int) -> None:
+    work = decode(s, n=n, tile=tile, g=g)
+    bounds, faster = latency_bounds(work, CHIP), latency_bounds(work, replace(CHIP, hbm_bytes_per_cycle=512))
+    assert 0 < bounds.lower <= bounds.upper
+    assert faster.lower <= bounds.lower
+    assert faster.upper < bounds.upper
+
+
+def test_a_group_without_rounds_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^8 PEs merge in 0 rounds: pass rounds=tree\(n, mesh\)\.rounds$"):
+        Decode(s=K, n=8, tile=64, ops_per_score=4, instructions_per_tile=13)
+    with pytest.raises(ValueError, match=r"^1 PEs merge in 3 rounds"):
+        Decode(s=K, rounds=3, tile=64, ops_per_score=4, instructions_per_tile=13)
+
+
+@pytest.mark.parametrize("wrong", [{"tile": 0}, {"s": -1}, {"g": 0}, {"n": 0}])
+def test_sizes_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"^s counts from 0, n, tile, g, t_q and d from 1: Decode"):
+        replace(decode(K), **wrong)
