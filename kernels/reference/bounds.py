@@ -4,6 +4,7 @@ The roofline of ADR-0060 11.6 for one PE, one KV head and one layer: every term 
 simulated time below the largest term is a fault of the simulator; one above the sum is a fault of the kernel (R45).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
@@ -12,17 +13,29 @@ from typing import Protocol
 class Hardware(Protocol):
     """The numbers that a bound is made of; any object with these attributes will do, such as a device's spec.
 
-    Cycles are of the device's base clock, bandwidths in bytes a cycle, costs in cycles.
+    Cycles are of the PE's clock, costs in cycles. `issue_costs` has the kinds composite, math, send and recv.
     """
 
     @property
     def hbm_bytes_per_cycle(self) -> float: ...
     @property
+    def hbm_efficiency_percent(self) -> float: ...
+    @property
     def hbm_first_byte_cycles(self) -> int: ...
+    @property
+    def dma_descriptor_cycles(self) -> int: ...
+    @property
+    def dma_run_cycles(self) -> int: ...
+    @property
+    def panel_rows(self) -> int: ...
+    @property
+    def panel_rows_transposed(self) -> int: ...
     @property
     def gemm_macs_per_cycle(self) -> int: ...
     @property
-    def gemm_tile_m(self) -> int: ...
+    def gemm_fill_cycles(self) -> int: ...
+    @property
+    def tile_m(self) -> int: ...
     @property
     def math_lanes(self) -> int: ...
     @property
@@ -36,13 +49,7 @@ class Hardware(Protocol):
     @property
     def ejection_cycles(self) -> int: ...
     @property
-    def issue_composite_cycles(self) -> int: ...
-    @property
-    def issue_math_cycles(self) -> int: ...
-    @property
-    def issue_send_cycles(self) -> int: ...
-    @property
-    def issue_recv_cycles(self) -> int: ...
+    def issue_costs(self) -> Mapping[str, int]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +57,9 @@ class Decode:
     """One decode launch: `s` cached tokens over `n` PEs, `g` query heads of `t_q` rows each on one KV head.
 
     The kernel's own softmax is told by two counts, because the bound is only as hard as they are true:
-    `ops_per_score`, element ops for each score (4 for max, subtract, exp and sum with a pre-scaled q; 5 with a scale; 6
-    with a mask or a two-cycle exp), and `instructions_per_tile`, MATH instructions for each tile of `tile` tokens.
-    `rounds` are those of the reduction tree, `tree(n, mesh).rounds`; 0 for one PE. `itemsize` is in bytes.
+    `ops_per_score`, lane cycles for each score (4 for max, subtract, exp and sum with a pre-scaled q; 5 with a scale; 6
+    with a mask or a two-cycle exp as well), and `instructions_per_tile`, MATH instructions for `tile` tokens. `rounds`
+    are those of the reduction tree, `tree(n, mesh).rounds`; 0 for one PE. `itemsize` is in bytes.
     """
 
     s: int
@@ -91,18 +98,14 @@ class Decode:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Cycles that each unit needs for one launch, on the busiest PE.
-
-    `lower` holds for any kernel with these counts. `upper` is for one that overlaps nothing; it leaves out descriptor
-    costs and pipeline fill, so it errs low, by some tens of cycles a tile.
-    """
+    """Cycles that each unit of the busiest PE needs for one launch, and what comes to them if nothing overlaps."""
 
     hbm: float
     gemm: float
     vector: float
     issue: float
+    latencies: float
     tree: float
-    first_bytes: float
 
     @property
     def lower(self) -> float:
@@ -111,8 +114,8 @@ class Bounds:
 
     @property
     def upper(self) -> float:
-        """All work one after another, and every composite and the query paying the first byte's latency."""
-        return self.hbm + self.gemm + self.vector + self.issue + self.tree + self.first_bytes
+        """All of it one after another. Errs low where time is padded: a ragged last tile."""
+        return self.hbm + self.gemm + self.vector + self.issue + self.latencies + self.tree
 
 
 def latency_bounds(work: Decode, hardware: Hardware) -> Bounds:
@@ -122,20 +125,21 @@ def latency_bounds(work: Decode, hardware: Hardware) -> Bounds:
         gemm=gemm_cycles(work, hardware),
         vector=vector_cycles(work, hardware),
         issue=issue_cycles(work, hardware),
+        latencies=latency_cycles(work, hardware),
         tree=tree_cycles(work, hardware),
-        first_bytes=(2 * work.tiles + 1) * hardware.hbm_first_byte_cycles,
     )
 
 
 def hbm_cycles(work: Decode, hardware: Hardware) -> float:
     """K, V and Q read once, whatever the group size (ADR-0060 11.2, R34)."""
     elements = 2 * work.tokens * work.d + work.rows * work.d
-    return elements * work.itemsize / hardware.hbm_bytes_per_cycle
+    bandwidth = hardware.hbm_bytes_per_cycle * hardware.hbm_efficiency_percent / 100
+    return elements * work.itemsize / bandwidth
 
 
 def gemm_cycles(work: Decode, hardware: Hardware) -> float:
     """Q.K and P.V with the rows padded to whole hardware tiles: 8 rows cost as much as 32 (R31)."""
-    padded = hardware.gemm_tile_m * ceil(work.rows / hardware.gemm_tile_m)
+    padded = hardware.tile_m * ceil(work.rows / hardware.tile_m)
     return 2 * padded * work.tokens * work.d / hardware.gemm_macs_per_cycle
 
 
@@ -148,8 +152,22 @@ def vector_cycles(work: Decode, hardware: Hardware) -> float:
 
 def issue_cycles(work: Decode, hardware: Hardware) -> float:
     """What the kernel's CPU says in each tile: two composites and the MATH instructions (R48)."""
-    a_tile = 2 * hardware.issue_composite_cycles + work.instructions_per_tile * hardware.issue_math_cycles
-    return work.tiles * a_tile
+    costs = hardware.issue_costs
+    return work.tiles * (2 * costs["composite"] + work.instructions_per_tile * costs["math"])
+
+
+def latency_cycles(work: Decode, hardware: Hardware) -> float:
+    """First bytes and descriptors of every read and pipeline fills of every composite, which overlap may hide."""
+    reads = 2 * work.tiles + 1
+    panels = _panels(work, hardware.panel_rows_transposed) + _panels(work, hardware.panel_rows) + 1
+    descriptors = panels * (hardware.dma_descriptor_cycles + hardware.dma_run_cycles)
+    return reads * hardware.hbm_first_byte_cycles + descriptors + 2 * work.tiles * hardware.gemm_fill_cycles
+
+
+def _panels(work: Decode, rows: int) -> int:
+    """Descriptors for one pass over the PE's K or V; no panel crosses a tile."""
+    whole, tail = divmod(work.tokens, work.tile)
+    return whole * ceil(work.tile / rows) + ceil(tail / rows)
 
 
 def tree_cycles(work: Decode, hardware: Hardware) -> float:
@@ -157,6 +175,6 @@ def tree_cycles(work: Decode, hardware: Hardware) -> float:
     outputs = work.rows * work.d
     path = hardware.injection_cycles + work.hops_per_round * hardware.hop_cycles + hardware.ejection_cycles
     link = 4 * (outputs + 2 * work.rows) / hardware.link_bytes_per_cycle
-    issue = 3 * (hardware.issue_send_cycles + hardware.issue_recv_cycles)
+    issue = 3 * (hardware.issue_costs["send"] + hardware.issue_costs["recv"])
     merge = 8 * hardware.math_start_cycles + 3 * outputs / hardware.math_lanes
     return work.rounds * (path + link + issue + merge)

@@ -1,6 +1,6 @@
 """The roofline of decode against its published table, and what each term may depend on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from pytest_kernbench.kernels.reference.bounds import (
     hbm_cycles,
     issue_cycles,
     latency_bounds,
+    latency_cycles,
     tree_cycles,
     vector_cycles,
 )
@@ -19,24 +20,31 @@ from pytest_kernbench.kernels.reference.bounds import (
 K = 1024
 
 
+def costs(**changed: int) -> dict[str, int]:
+    return {"composite": 48, "math": 8, "send": 16, "recv": 16} | changed
+
+
 @dataclass(frozen=True)
 class Numbers:
     """Proposed hardware numbers; 1 cycle is 1 ns."""
 
     hbm_bytes_per_cycle: float = 256
+    hbm_efficiency_percent: float = 100
     hbm_first_byte_cycles: int = 40
+    dma_descriptor_cycles: int = 5
+    dma_run_cycles: int = 1
+    panel_rows: int = 64
+    panel_rows_transposed: int = 32
     gemm_macs_per_cycle: int = 4096
-    gemm_tile_m: int = 32
+    gemm_fill_cycles: int = 16
+    tile_m: int = 32
     math_lanes: int = 128
     math_start_cycles: int = 32
     link_bytes_per_cycle: float = 128
     hop_cycles: int = 9
     injection_cycles: int = 5
     ejection_cycles: int = 5
-    issue_composite_cycles: int = 48
-    issue_math_cycles: int = 8
-    issue_send_cycles: int = 16
-    issue_recv_cycles: int = 16
+    issue_costs: dict[str, int] = field(default_factory=costs)
 
 
 CHIP = Numbers()
@@ -70,15 +78,15 @@ def test_llama3_70b_decode_has_the_published_limits(
     share: float,
 ) -> None:
     """Microseconds and percent. The table leaves out Q's bytes and T_vec's share per tile; its sends cost 5 cycles."""
-    slow = replace(CHIP, hbm_bytes_per_cycle=256 * 0.8)
+    slow = replace(CHIP, hbm_efficiency_percent=80)
     one, eight, sweep = decode(s), decode(s, n=8), replace(decode(s), instructions_per_tile=0)
-    merge = tree_cycles(eight, replace(CHIP, issue_send_cycles=5, issue_recv_cycles=5))
+    merge = tree_cycles(eight, replace(CHIP, issue_costs=costs(send=5, recv=5)))
     us, total = pytest.approx, hbm_cycles(eight, CHIP) + merge
 
     assert hbm_cycles(one, CHIP) / 1e3 == us(hbm, abs=0.06)
     assert hbm_cycles(one, slow) / 1e3 == us(hbm_at_80, abs=0.06)
     assert gemm_cycles(one, CHIP) / 1e3 == us(hbm, abs=0.06)
-    assert gemm_cycles(one, replace(CHIP, gemm_tile_m=1)) / 1e3 == us(unpadded, abs=0.06)
+    assert gemm_cycles(one, replace(CHIP, tile_m=1)) / 1e3 == us(unpadded, abs=0.06)
     assert (vector_cycles(sweep, CHIP) - sweep.tiles * 3 * 8 * 128 / 128) / 1e3 == us(vec, abs=0.06)
     assert hbm_cycles(eight, CHIP) / 1e3 == us(hbm_8, abs=0.014)
     assert hbm_cycles(eight, slow) / 1e3 == us(hbm_8_at_80, abs=0.014)
@@ -89,7 +97,7 @@ def test_llama3_70b_decode_has_the_published_limits(
 
 @pytest.mark.parametrize(("issue", "cycles"), [(5, 1084.5), (16, 1282.5), (0, 994.5)])
 def test_three_rounds_of_merging_cost_a_microsecond_mostly_fixed(issue: int, cycles: float) -> None:
-    chip = replace(CHIP, issue_send_cycles=issue, issue_recv_cycles=issue)
+    chip = replace(CHIP, issue_costs=costs(send=issue, recv=issue))
     assert tree_cycles(decode(8 * K, n=8), chip) == cycles
 
 
@@ -114,19 +122,42 @@ def test_issue_counts_two_composites_and_the_math_instructions_of_every_tile() -
     assert issue_cycles(decode(3 * K + 1), CHIP) == 4 * (2 * 48 + 13 * 8)
 
 
-def test_lower_is_the_largest_term_and_upper_their_sum_with_first_bytes() -> None:
-    bounds = latency_bounds(decode(16 * K, n=8), CHIP)
-    terms = bounds.hbm, bounds.gemm, bounds.vector, bounds.issue
-    assert bounds.lower == max(terms)
-    assert bounds.first_bytes == (2 * 2 + 1) * 40
-    assert bounds.upper == sum(terms) + bounds.tree + bounds.first_bytes
+def test_lower_is_the_largest_unit_and_upper_the_sum_of_everything() -> None:
+    work = decode(16 * K, n=8)
+    bounds = latency_bounds(work, CHIP)
+    units = bounds.hbm, bounds.gemm, bounds.vector, bounds.issue
+    assert bounds.lower == max(units)
+    assert bounds.upper == sum(units) + bounds.latencies + bounds.tree
+    assert (bounds.latencies, bounds.tree) == (latency_cycles(work, CHIP), tree_cycles(work, CHIP))
 
 
-@pytest.mark.parametrize("slow", ["hbm_bytes_per_cycle", "gemm_macs_per_cycle", "math_lanes"])
-def test_the_slowest_unit_makes_the_lower_bound(slow: str) -> None:
+@pytest.mark.parametrize(
+    ("s", "tile", "tiles", "panels"),
+    [
+        (0, 64, 0, 0),
+        (64, 64, 1, 2 + 1),
+        (65, 64, 2, 2 + 1 + 1 + 1),
+        (100, 48, 3, 2 * (2 + 1) + 1 + 1),  # a panel ends where its tile does
+        (4 * K, 1024, 4, 128 + 64),
+    ],
+)
+def test_latencies_are_first_bytes_descriptors_and_fills(s: int, tile: int, tiles: int, panels: int) -> None:
+    q = 40 + 6
+    assert latency_cycles(decode(s, tile=tile), CHIP) == q + 2 * tiles * (40 + 16) + panels * 6
+
+
+@pytest.mark.parametrize(
+    ("chip", "term"),
+    [
+        (replace(CHIP, hbm_bytes_per_cycle=16), "hbm"),
+        (replace(CHIP, gemm_macs_per_cycle=16), "gemm"),
+        (replace(CHIP, math_lanes=16), "vector"),
+        (replace(CHIP, issue_costs=costs(composite=10_000)), "issue"),
+    ],
+)
+def test_the_slowest_unit_makes_the_lower_bound(chip: Numbers, term: str) -> None:
     """R31: "decode is bound by K and V" follows from the numbers or not at all."""
-    term = {"hbm_bytes_per_cycle": "hbm", "gemm_macs_per_cycle": "gemm", "math_lanes": "vector"}[slow]
-    bounds = latency_bounds(decode(32 * K), replace(CHIP, **{slow: 16}))
+    bounds = latency_bounds(decode(32 * K), chip)
     assert bounds.lower == getattr(bounds, term)
 
 
