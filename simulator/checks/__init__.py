@@ -1,1 +1,16 @@
-"""PYTEST_DONT_REWRITE"""
+"""Observers that judge a run. They change nothing and know no device. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_kernbench.simulator.checks.initialisation import InitialisationChecker
+from pytest_kernbench.simulator.checks.leftovers import LeftoverChecker
+from pytest_kernbench.simulator.checks.races import RaceChecker
+
+__all__ = ["InitialisationChecker", "LeftoverChecker", "RaceChecker", "default_checks"]
+
+
+def default_checks(replay: str, log: Any) -> list[Any]:
+    """The checkers of a run, in the order in which their findings are listed."""
+    return [RaceChecker(replay, log), InitialisationChecker(replay, log), LeftoverChecker(replay, log)]

@@ -1,0 +1,155 @@
+"""The AHBM chip: tensors in HBM, and launches of one program a PE. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pytest_kernbench.simulator.ahbm.handles import Axes
+from pytest_kernbench.simulator.ahbm.launch import Launch
+from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
+from pytest_kernbench.simulator.ahbm.topology import Ports, checked_ports, mesh_ports
+from pytest_kernbench.simulator.checks import default_checks
+from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.simulator.engine.schedule import schedule_named
+from pytest_kernbench.simulator.errors import HazardError, LaunchError
+from pytest_kernbench.simulator.memory.dtypes import Array, dtype_named
+from pytest_kernbench.simulator.memory.space import Space
+
+BLOCK_ALIGNMENT = 256
+
+
+class AhbmChip:
+    """One chip. Tensors stay in HBM from one run to the next; everything else is new in each."""
+
+    def __init__(self, spec: AhbmSpec | None = None, *, ports: Ports | None = None) -> None:
+        self.spec = spec or AhbmSpec()
+        pes = self.spec.cubes * self.spec.pes_per_cube
+        self.ports = mesh_ports(self.spec) if ports is None else checked_ports(ports, pes)
+        self._hbm: dict[Program, Space] = {}
+        self._top = 0
+
+    def tensor(
+        self, name: str, shape: Sequence[int], dtype: object = "bfloat16", data: Any = None, place: str | int = "local", *,
+        axes: Axes = (), valid: Any = None,
+    ) -> Tensor:  # fmt: skip
+        """A tensor in HBM; `shape` is one part's.
+
+        `data` for "local" has a leading axis of ranks, or two of (cubes, ranks); else it has the part's shape. Without
+        data it is an output, or the run is structure only. `axes` names the axes, so that a product that matches by
+        size alone is refused. `valid`: rows of a part that mean something, a number or one a rank (or cube and rank).
+        Raises LaunchError for what does not fit.
+        """
+        shape, kind = tuple(shape), dtype_named(dtype)
+        if not shape or not all(isinstance(n, (int, np.integer)) and n > 0 for n in shape):
+            raise LaunchError(f"tensor {name!r}: shape {shape} wants whole numbers > 0")
+        if axes and len(axes) != len(shape):
+            raise LaunchError(f"tensor {name!r}: {len(axes)} axis names {axes} for the {len(shape)} axes of {shape}")
+        ranks = self.spec.pes_per_cube
+        if place not in ("local", "replicate") and not (isinstance(place, int) and 0 <= place < ranks):
+            raise LaunchError(f"tensor {name!r}: place {place!r} is none of 'local', 'replicate', a rank 0..{ranks - 1}")
+        tensor = Tensor(name, shape, kind, place, axes, self._top, valid)
+        if data is not None:
+            tensor.give(np.asarray(data))
+        self._take(tensor)
+        return tensor
+
+    def _take(self, tensor: Tensor) -> None:
+        top = self._top + -(-tensor.nbytes // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
+        if top > self.spec.hbm_slice_bytes:
+            raise LaunchError(
+                f"tensor {tensor.name!r}: a slice holds {self.spec.hbm_slice_bytes} bytes, {self._top} are taken, "
+                f"{tensor.nbytes} more were asked for"
+            )
+        self._top = top
+
+    def run(
+        self, kernel: Callable[..., None], *args: Any, grid: int | tuple[int, int] | None = None,
+        placement: Sequence[int] | None = None, schedule: str = "model", seed: int = 0, data: bool = True,
+        check: bool | str = True, max_cycles: int = 2**31 - 1, max_ops: int = 50_000_000, **kwargs: Any,
+    ) -> Run:  # fmt: skip
+        """Run `kernel(*args, tl=..., **kwargs)` once a program; tensors among the arguments become typed pointers.
+
+        `grid`: programs a cube, or (programs a cube, cubes); 1 if not given. `placement`: the PE of each rank, in
+        order, if not 0, 1, 2, ... `schedule`: "model", "jitter" or "late", drawn from `seed`. `data=False`: structure
+        only. `check`: True raises HazardError at the end of a run with findings, "collect" only lists them, False looks
+        for none. Raises KernelError at what the device refuses, DeadlockError and LivelockError.
+        """
+        if check not in (True, False, "collect"):
+            raise LaunchError(f"check {check!r} is none of True, 'collect', False")
+        if not callable(kernel) or "tl" not in inspect.signature(kernel).parameters:
+            raise LaunchError(f"{kernel!r} is not a kernel: it takes no argument `tl`")
+        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        with_data = data and any(tensor.data is not None for tensor in tensors)
+        launch = Launch(
+            self, _grid(self.spec, grid), self._placement(grid, placement), _schedule(schedule, seed), with_data,
+            replay=f"run_kernel({kernel.__name__}, ..., schedule={schedule!r}, seed={seed})",
+            max_cycles=max_cycles, max_ops=max_ops,
+        )  # fmt: skip
+        checks = default_checks(launch.replay, launch.log) if check else []
+        for each in checks:
+            launch.sim.probes.attach(each)
+        launch.place(tensors)
+        launch.spawn(kernel, args, kwargs)
+        launch.go()
+        hazards = tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
+        if check is True and hazards:
+            raise HazardError(hazards)
+        return Run(
+            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed, self.spec,
+            lambda tensor: self.array(tensor, launch.grid),
+        )  # fmt: skip
+
+    def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:
+        ranks, _ = _grid(self.spec, grid)
+        pes = tuple(range(ranks)) if placement is None else tuple(placement)
+        if len(pes) != ranks or len(set(pes)) != ranks or not all(0 <= pe < self.spec.pes_per_cube for pe in pes):
+            raise LaunchError(f"placement {pes} wants {ranks} different PEs of 0..{self.spec.pes_per_cube - 1}")
+        return pes
+
+    def space(self, home: Program, name: str) -> Space:
+        """The HBM slice of the PE that runs program `home`."""
+        found = self._hbm.get(home)
+        if found is None:
+            found = self._hbm[home] = Space(len(self._hbm), name, self.spec.hbm_slice_bytes)
+        return found
+
+    def view(self, tensor: Tensor, space: Space) -> Array:
+        """The part of `tensor` in `space`, as it is in memory."""
+        return np.ndarray(tensor.shape, tensor.dtype, space.bytes(self._top), tensor.offset)
+
+    def array(self, tensor: Tensor, grid: tuple[int, int]) -> Array:
+        """A copy of the tensor's parts: (ranks, ...) for "local", one part otherwise; a leading axis of cubes if several."""
+        ranks, cubes = grid
+        one = isinstance(tensor.place, int) or tensor.place == "replicate"
+        parts = [
+            [self._part(tensor, tensor.home((cube, rank))) for rank in range(1 if one else ranks)] for cube in range(cubes)
+        ]
+        stacked = np.stack([part[0] if one else np.stack(part) for part in parts])
+        return stacked if cubes > 1 else stacked[0]
+
+    def _part(self, tensor: Tensor, home: Program) -> Array:
+        space = self._hbm.get(home)
+        if space is None:
+            raise LaunchError(f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched")
+        return np.array(self.view(tensor, space))
+
+
+def _grid(spec: AhbmSpec, grid: int | tuple[int, int] | None) -> tuple[int, int]:
+    """(programs a cube, cubes). Raises LaunchError for more than there are."""
+    given = (1,) if grid is None else (grid,) if isinstance(grid, int) else tuple(grid)
+    ranks, cubes = (given[0], given[1] if len(given) > 1 else 1) if len(given) in (1, 2) else (0, 0)
+    if not (isinstance(ranks, int) and isinstance(cubes, int) and 1 <= ranks <= spec.pes_per_cube and 1 <= cubes <= spec.cubes):
+        raise LaunchError(f"grid {grid!r}: wants 1..{spec.pes_per_cube} programs a cube and 1..{spec.cubes} cubes")
+    return ranks, cubes
+
+
+def _schedule(name: str, seed: int) -> Any:
+    try:
+        return schedule_named(name, seed)
+    except ValueError as error:
+        raise LaunchError(str(error)) from None

@@ -1,0 +1,156 @@
+"""What a kernel holds: typed pointers into HBM, references for composites, and handles of on-chip data.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernbench.simulator.memory.dtypes import Array, DType
+from pytest_kernbench.simulator.memory.space import Allocation, Region, covers, row_major
+from pytest_kernbench.simulator.ops.op import Op
+
+if TYPE_CHECKING:
+    from pytest_kernbench.simulator.ahbm.ipcq import Arrival, Channel
+    from pytest_kernbench.simulator.ahbm.language import Language
+
+Axes = tuple[str, ...]
+
+
+class Pointer:
+    """An element of a tensor in some PE's HBM; `ptr + n` is n elements further on (R4)."""
+
+    __slots__ = ("allocation", "axes", "dtype", "offset", "pe", "size", "tensor_shape")
+
+    def __init__(
+        self, allocation: Allocation, pe: int, offset: int, shape: tuple[int, ...], dtype: DType, axes: Axes
+    ) -> None:
+        self.allocation = allocation
+        self.pe = pe
+        self.offset = offset
+        self.tensor_shape = shape
+        self.size = math.prod(shape)
+        self.dtype = dtype
+        self.axes = axes
+
+    def __add__(self, elements: int) -> Pointer:
+        offset = self.offset + int(elements)
+        return Pointer(self.allocation, self.pe, offset, self.tensor_shape, self.dtype, self.axes)
+
+    @property
+    def byte(self) -> int:
+        """Where it points, from the start of its space."""
+        return self.allocation.lo + self.offset * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"<{self.allocation.name} + {self.offset} of {self.size} {self.dtype}>"
+
+
+class Block:
+    """A block of elements in HBM: what `tl.ref` names and what load and store move. `strides` are bytes."""
+
+    __slots__ = ("axes", "pointer", "shape", "strides")
+
+    def __init__(self, pointer: Pointer, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
+        item = pointer.dtype.itemsize
+        self.pointer = pointer
+        self.shape = shape
+        self.strides = row_major(shape, item) if strides is None else tuple(stride * item for stride in strides)
+        self.axes = pointer.axes[-len(shape) :] if len(pointer.axes) >= len(shape) else ()
+
+    @property
+    def last(self) -> int:
+        """The highest element of the tensor that the block reaches."""
+        item = self.pointer.dtype.itemsize
+        reach = (stride // item * (size - 1) for stride, size in zip(self.strides, self.shape, strict=True))
+        return self.pointer.offset + sum(reach)
+
+    def regions(self) -> tuple[Region, ...]:
+        pointer = self.pointer
+        ranges = covers(pointer.byte, self.shape, self.strides, pointer.dtype.itemsize)
+        return tuple(Region(pointer.allocation, lo, hi) for lo, hi in ranges)
+
+    def array(self) -> Array:
+        return self.pointer.allocation.space.view(self.pointer.byte, self.shape, self.strides, self.pointer.dtype)
+
+
+class Handle:
+    """Data in scratch or in a message slot, of `shape` and `dtype`; `h + 1`, `a * b`, `a < b` are MATH ops.
+
+    `op` is the op that writes it, waited for at first use on another unit unless `completion` is set: then only
+    `tl.wait` orders it. `message` is set while a recv_async has not been waited for.
+    """
+
+    __slots__ = (
+        "_array", "allocation", "axes", "channel", "completion", "dtype", "message", "op", "readers", "regions", "shape",
+        "size", "strides", "tl",
+    )  # fmt: skip
+
+    def __init__(self, tl: Language, allocation: Allocation | None, shape: tuple[int, ...], dtype: DType) -> None:
+        self.tl = tl
+        self.shape = shape
+        self.dtype = dtype
+        self.size = math.prod(shape)  # elements
+        self.strides = row_major(shape, dtype.itemsize)
+        self.axes: Axes = ()
+        self.regions: tuple[Region, ...] = ()
+        self.op: Op | None = None
+        self.completion = False
+        self.channel: Channel | None = None  # of a message slot; `readers` are the ops that read the slot
+        self.readers: list[Op] | None = None
+        self.message: Arrival | None = None
+        self._array: Array | None = None
+        if allocation is not None:
+            self.place(allocation)
+
+    def place(self, allocation: Allocation) -> None:
+        """Put the handle's data at the start of `allocation`."""
+        size = self.size * self.dtype.itemsize
+        self.allocation = allocation
+        self.regions = (Region(allocation, allocation.lo, allocation.lo + size),)
+
+    def array(self) -> Array:
+        if self._array is None:
+            self._array = self.allocation.space.view(self.allocation.lo, self.shape, self.strides, self.dtype)
+        return self._array
+
+    def __repr__(self) -> str:
+        return f"<handle {self.shape} {self.dtype}>"
+
+    def __add__(self, other: Any) -> Handle:
+        return self.tl._binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Handle:
+        return self.tl._binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Handle:
+        return self.tl._binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Handle:
+        return self.tl._binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Handle:
+        return self.tl._binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Handle:
+        return self.tl._binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Handle:
+        return self.tl._binary("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Handle:
+        return self.tl._binary("div", other, self)
+
+    def __lt__(self, other: Any) -> Handle:
+        return self.tl._binary("less", self, other)
+
+    def __le__(self, other: Any) -> Handle:
+        return self.tl._binary("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Handle:
+        return self.tl._binary("greater", self, other)
+
+    def __ge__(self, other: Any) -> Handle:
+        return self.tl._binary("greater_equal", self, other)

@@ -1,0 +1,153 @@
+"""`tl`: all that a kernel on a PE can say (ADR-0046). Checks operands and makes ops; decides no time. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
+from pytest_kernbench.simulator.ahbm.language_gemm import GemmOps
+from pytest_kernbench.simulator.ahbm.language_math import MathOps
+from pytest_kernbench.simulator.ahbm.language_queue import QueueOps
+from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
+from pytest_kernbench.simulator.memory.dtypes import bfloat16, float16, float32
+from pytest_kernbench.simulator.ops.op import Op
+
+__all__ = ["Block", "Handle", "Language", "Pointer"]
+
+OWN_FILES.add(__file__)
+
+
+class Language(GemmOps, QueueOps, MathOps):
+    """The object a kernel receives as `tl`."""
+
+    bfloat16 = bfloat16
+    float16 = float16
+    float32 = float32
+
+    def program_id(self, axis: int = 0) -> int:
+        """This program's number: axis 0 the PE in its cube, axis 1 the cube."""
+        return (self._pe.rank, self._pe.cube)[self._axis(axis)]
+
+    def num_programs(self, axis: int = 0) -> int:
+        """How many programs were launched along `axis`."""
+        return self._launch.grid[self._axis(axis)]
+
+    def _axis(self, axis: int) -> int:
+        if axis not in (0, 1):
+            site = self._site()
+            self._refuse(site, "bad-parameter", "program_id", f"axis {axis!r}", "axis 0 is the PE in its cube, axis 1 the cube")
+        return axis
+
+    def trans(self, h: Handle) -> Handle:
+        """`h` with its two axes swapped: a real transpose of what is seen, by strides; no op."""
+        site = self._site()
+        if not isinstance(h, Handle) or len(h.shape) != 2:
+            self._refuse(site, "bad-parameter", "trans", f"got {h!r}", "pass a handle with two axes")
+        self._alive(h, "trans", site)
+        seen = Handle(self, None, h.shape[::-1], h.dtype)  # type: ignore[arg-type]
+        seen.allocation, seen.regions, seen.strides = h.allocation, h.regions, h.strides[::-1]
+        seen.axes, seen.op, seen.completion = h.axes[::-1], h.op, h.completion
+        seen.channel, seen.readers = h.channel, h.readers
+        return seen
+
+    def wait(self, *handles: Handle | Op) -> Any:
+        """Go on when each of `handles` is complete; returns them (one alone, or a tuple)."""
+        site = self._site()
+        for handle in handles:
+            if isinstance(handle, Op):
+                self._wait_op(handle, site, f"{handle.name} of row {handle.row}")
+            elif isinstance(handle, Handle):
+                self._wait_handle(handle, site)
+            else:
+                fact = f"got a {type(handle).__name__}"
+                self._refuse(site, "bad-parameter", "wait", fact, "wait for what load, store, composite, send or recv_async returned")
+        return handles[0] if len(handles) == 1 else handles
+
+    def _wait_handle(self, handle: Handle, site: int) -> None:
+        if handle.message is not None:
+            self._pay("wait")
+            row = self._open("wait", self._cpu, site, start=self._kernel.now)
+            self._receive(handle, row, "wait", site)
+        elif not handle.allocation.alive:
+            self._refuse_dead(handle, "wait", site)
+        elif handle.op is not None:
+            self._wait_op(handle.op, site, f"{handle.op.name} of row {handle.op.row}")
+
+    def scratch_scope(self) -> Scope:
+        """`with tl.scratch_scope():` releases at its exit what was allocated inside, and never waits (ADR-0063)."""
+        return Scope(self)
+
+    def region(self, name: str) -> RegionLabel:
+        """`with tl.region("softmax"):` labels the rows of what is said inside."""
+        return RegionLabel(self, name)
+
+    # Entering and leaving
+
+    def _enter_scope(self) -> None:
+        self._scratch.enter()
+        self._pe.scoped.append([])
+        self._pe.held_before.append(len(self._pe.held))
+
+    def _leave_scope(self, site: int) -> None:
+        kernel = self._kernel
+        self._return_slots(self._pe.held_before.pop(), site)
+        for handle in self._pe.scoped.pop():
+            if handle.message is not None:
+                where = self._log.site(site)
+                self._found(
+                    "recycle-in-flight",
+                    f"tl.scratch_scope of {kernel.name} is left at {where} with a recv_async that was not waited for; "
+                    "wait for it inside the scope",
+                )
+            elif handle.op is not None and self._scratch.in_innermost(handle.allocation):
+                for observe in self._probes.recycle:
+                    observe(kernel, handle.op, self._log.site(site))
+        self._scratch.leave()
+
+    def _return_slots(self, first: int, site: int) -> None:
+        """Give back the slots received since, once their readers have ended."""
+        for handle in list(self._pe.held[first:]):
+            self._give_back(handle, site, self._last_readers(handle))
+
+    def _end(self, site: int) -> None:
+        """The kernel returned: slots go home, and what nobody waited for is left behind."""
+        self._return_slots(0, site)
+        for handle, said in self._pe.awaiting:
+            if handle.message is not None:
+                self._found(
+                    "op-in-flight-at-exit",
+                    f"{self._kernel.name} ended without waiting for its recv_async at {self._log.site(said)}; tl.wait it",
+                )
+
+
+class Scope:
+    """A scratch scope; its exit releases, and an exception in it passes through untouched."""
+
+    def __init__(self, tl: Language) -> None:
+        self._tl = tl
+
+    def __enter__(self) -> None:
+        self._tl._enter_scope()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._tl._leave_scope(self._tl._site())
+
+
+class RegionLabel:
+    """A label for rows of the log; labels nest with a slash."""
+
+    def __init__(self, tl: Language, name: str) -> None:
+        self._tl = tl
+        self._name = name
+        self._outer = 0
+
+    def __enter__(self) -> None:
+        tl = self._tl
+        self._outer = tl._region
+        outer = tl._log.regions.values[self._outer]
+        tl._region = tl._log.regions.id(f"{outer}/{self._name}" if outer else self._name)
+
+    def __exit__(self, *exception: object) -> None:
+        self._tl._region = self._outer

@@ -1,0 +1,244 @@
+"""`tl`'s products: the composite, one descriptor to the scheduler, and the blocking `dot` (ADR-0014).
+
+An operand that only matches by shape is refused: axes that have names must agree (R1). PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytest_kernbench.simulator.ahbm.handles import Axes, Block, Handle, Pointer
+from pytest_kernbench.simulator.ahbm.language_dma import DmaOps
+from pytest_kernbench.simulator.ahbm.scheduler import Composite, CompositeOp, Shape
+from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
+from pytest_kernbench.simulator.memory.dtypes import DType, float32
+from pytest_kernbench.simulator.memory.space import Region
+from pytest_kernbench.simulator.ops.log import NONE, PARENT, WIDTH
+from pytest_kernbench.simulator.ops.semantics.matmul import matmul
+
+OWN_FILES.add(__file__)
+
+
+class Sizes(NamedTuple):
+    """Sizes of a product."""
+
+    m: int
+    n: int
+    k: int
+    trans_b: bool
+
+
+Step = tuple[Any, ...]
+STEPS = {"scale": 1, "bias": 1, "add": 1, "relu": 0}  # operands of each epilogue step
+
+
+class GemmOps(DmaOps):
+    """What the GEMM unit does."""
+
+    def composite(
+        self, kind: str, a: Handle, b: Block | Handle, *, trans_b: bool | None = None,
+        out: Handle | Pointer | None = None, epilogue: tuple[Step, ...] = (),
+    ) -> Handle:  # fmt: skip
+        """Product of `a` (M, K) in scratch and `b` (K, N), or (N, K) with `trans_b`, accumulated in float32.
+
+        `b` is `tl.ref(...)`, streamed from HBM once, or a handle. Returns a completion handle of the result (in `out`
+        if given) at once: `tl.wait` it before use. `epilogue` steps: ("scale", number), ("bias", row), ("add", handle),
+        ("relu",).
+        """
+        site = self._site()
+        if kind != "gemm":
+            self._refuse(site, "unsupported", "composite", f"kind {kind!r}", 'the scheduler takes "gemm"')
+        gemm = self._pe.gemm
+        self._use(a, gemm, "composite", site)
+        if not isinstance(b, (Block, Handle)):
+            self._refuse(site, "bad-parameter", "composite", f"b is a {type(b).__name__}", "pass tl.ref(...) or a handle")
+        if isinstance(b, Handle):
+            self._use(b, gemm, "composite", site)
+        m, n, k, transposed, axes = self._contract(a, b, trans_b, "composite", site)
+        steps = self._steps(epilogue, m, n, site)
+        result, target = self._composite_target(out, m, n, site)
+        result.axes = axes
+        return self._submit(a, b, Sizes(m, n, k, transposed), steps, result, target, site)
+
+    def dot(self, a: Handle, b: Handle, trans_b: bool | None = None) -> Handle:
+        """The same product of two handles, and the kernel waits for it. Kept for baselines."""
+        site = self._site()
+        gemm = self._pe.gemm
+        self._use(a, gemm, "dot", site)
+        self._use(b, gemm, "dot", site)
+        m, n, k, transposed, axes = self._contract(a, b, trans_b, "dot", site)
+        out = self._allocate((m, n), float32, "dot", site)
+        out.axes = axes
+        shape = self._log.shapes.id((m, n, k))
+        op = self._op("dot", gemm, site, a.regions + b.regions, out.regions, work=m * n * k, shape=shape)
+        spec = self._timing.spec
+        tiles = -(-m // spec.tile_m) * -(-n // spec.tile_n) * -(-k // spec.tile_k)
+        op.occupancy = spec.gemm_fill_cycles + tiles * self._timing.tile_cycles(a.dtype.itemsize)
+        if self._data:
+            op.sources, op.target = (a.array(), b.array()), out.array()
+            op.compute = lambda left, right: matmul(left, right, transposed)
+        self._post(op)
+        for source in (a, b):
+            if source.readers is not None:
+                source.readers.append(op)
+        out.op = op
+        self._wait_op(op, site, f"dot of row {op.row}")
+        return out
+
+    # Operands
+
+    def _contract(
+        self, a: Handle, b: Block | Handle, trans_b: bool | None, call: str, site: int
+    ) -> tuple[int, int, int, bool, Axes]:
+        """(M, N, K, whether b is transposed, axes of the result) of a product that may be."""
+        self._same_dtype(a, b.pointer.dtype if isinstance(b, Block) else b.dtype, call, site)
+        if len(a.shape) != 2 or len(b.shape) != 2:
+            fact = f"a is {a.shape}, b is {b.shape}"
+            self._refuse(site, "bad-parameter", call, fact, "a product takes two matrices: reshape by strides")
+        self._say_orientation(a, b, trans_b, call, site)
+        transposed = bool(trans_b)
+        inner, outer = (1, 0) if transposed else (0, 1)
+        if a.shape[1] != b.shape[inner]:
+            fact = f"a is {a.shape}, b is {b.shape} with trans_b={transposed}: contracts {a.shape[1]} with {b.shape[inner]}"
+            remedy = f"pass trans_b={not transposed}" if a.shape[1] == b.shape[outer] else "give operands that share K"
+            self._refuse(site, "bad-parameter", call, fact, remedy)
+        if a.axes and b.axes and a.axes[1] != b.axes[inner]:
+            fact = f"contracts axis {a.axes[1]!r} of a {a.shape} with axis {b.axes[inner]!r} of b {b.shape}: only the sizes match"
+            self._refuse(site, "bad-parameter", call, fact, f"pass trans_b={not transposed}")
+        axes = (a.axes[0], b.axes[outer]) if a.axes and b.axes else ()
+        return a.shape[0], b.shape[outer], a.shape[1], transposed, axes
+
+    def _say_orientation(self, a: Handle, b: Block | Handle, trans_b: bool | None, call: str, site: int) -> None:
+        """A square operand fits either way round; somebody has to say which (R1)."""
+        if trans_b is None and b.shape[0] == b.shape[1] and not (a.axes and b.axes):
+            fact = f"b is square, {b.shape}: its shape does not say whether it is transposed"
+            self._refuse(site, "bad-parameter", call, fact, "pass trans_b=True or trans_b=False, or name the tensors' axes")
+
+    def _same_dtype(self, a: Handle, dtype: DType, call: str, site: int) -> None:
+        if a.dtype != dtype:
+            fact = f"a is {a.dtype}, b is {dtype}"
+            self._refuse(site, "bad-parameter", call, fact, f"tl.cast a to {dtype}: GEMM operands have the storage dtype")
+
+    def _steps(self, epilogue: tuple[Step, ...], m: int, n: int, site: int) -> tuple[Step, ...]:
+        """The epilogue's steps, each with operands it can take."""
+        for step in epilogue:
+            name, operands = (step[0], step[1:]) if isinstance(step, tuple) and step else (step, ())
+            if STEPS.get(name) != len(operands):
+                known = ", ".join(f"{known} ({count} operands)" for known, count in STEPS.items())
+                self._refuse(site, "bad-parameter", "composite", f"epilogue step {step!r}", f"the steps are {known}")
+            if name == "scale":
+                self._number(operands[0], "composite", site)  # type: ignore[attr-defined]
+            elif operands:
+                self._use(operands[0], self._pe.gemm, "composite", site)
+                wanted = (1, n) if name == "bias" else (m, n)
+                if operands[0].shape != wanted:
+                    fact = f"epilogue {name} is {operands[0].shape}, the result {(m, n)}"
+                    self._refuse(site, "bad-parameter", "composite", fact, f"give it shape {wanted}")
+        return epilogue
+
+    def _composite_target(self, out: Any, m: int, n: int, site: int) -> tuple[Handle, Block | None]:
+        """Where the result goes: scratch, and from there to HBM if `out` is a pointer."""
+        if isinstance(out, Pointer):
+            block = self._block(site, "composite", out, (m, n), None)
+            return self._allocate((m, n), float32, "composite", site), block
+        placed = self._result(out, (m, n), float32, "composite", site)
+        result = Handle(self, placed.allocation, (m, n), placed.dtype)  # type: ignore[arg-type]
+        return result, None
+
+    # Submission
+
+    def _submit(
+        self, a: Handle, b: Block | Handle, sizes: Sizes, steps: tuple[Step, ...], result: Handle,
+        target: Block | None, site: int,
+    ) -> Handle:  # fmt: skip
+        op = self._composite_op(a, b, sizes, steps, result, target, site)
+        composite = self._composite(op, a, b, sizes)
+        self._open_children(composite, b, steps, sizes, site)
+        if target is not None:
+            composite.writeback = self._writeback(op, result, target, site)
+        if self._data:
+            self._give_data(composite, a, b, steps, result, target)
+        self._sim.count_op()
+        for observe in self._probes.issue:
+            observe(op)
+        self._sim.at(self._kernel.now, op.key, self._pe.scheduler.submit, composite)
+        for source in (a, b, *(operand for step in steps for operand in step[1:])):
+            if isinstance(source, Handle) and source.readers is not None:
+                source.readers.append(op)
+        result.op = op
+        result.completion = True
+        self._note_scoped(result)
+        return result
+
+    def _composite_op(
+        self, a: Handle, b: Block | Handle, sizes: Sizes, steps: tuple[Step, ...], result: Handle,
+        target: Block | None, site: int,
+    ) -> CompositeOp:  # fmt: skip
+        """The composite's row: one access set and one epoch for order."""
+        reads = a.regions + tuple(r for step in steps for h in step[1:] if isinstance(h, Handle) for r in h.regions)
+        writes = result.regions + (target.regions() if target is not None else ())
+        streamed: tuple[Region, ...] = ()
+        if isinstance(b, Block):
+            streamed = b.regions()
+        else:
+            reads += b.regions
+        self._pay("composite")
+        shape = self._log.shapes.id((sizes.m, sizes.n, sizes.k))
+        scheduler = self._pe.scheduler
+        work = sizes.m * sizes.n * sizes.k
+        row = self._open("composite", scheduler.kind, site, reads, writes, work=work, shape=shape)
+        op = CompositeOp("composite", self._kernel, self._pe.gemm, self._key(), row, site, self._kernel.now)
+        op.scheduler = scheduler
+        op.reads, op.writes, op.streamed, op.stream = reads, writes, streamed, scheduler.stream
+        return op
+
+    def _composite(self, op: CompositeOp, a: Handle, b: Block | Handle, sizes: Sizes) -> Composite:
+        burst = self._timing.spec.burst_bytes
+        misaligned = b.pointer.byte % burst if isinstance(b, Block) else None
+        strides = (b.strides[0], b.strides[1])
+        shape = Shape(sizes.m, sizes.n, sizes.k, sizes.trans_b, a.dtype.itemsize, strides, misaligned)
+        there = b.pointer.pe if isinstance(b, Block) else self._pe.number
+        return Composite(op, self._pe.scheduler.plan(shape), shape, self._pe.number, there)
+
+    def _open_children(
+        self, composite: Composite, b: Block | Handle, steps: tuple[Step, ...], sizes: Sizes, site: int
+    ) -> None:
+        label, offset = (b.pointer.allocation.label, b.pointer.byte - b.pointer.allocation.lo) if isinstance(b, Block) else (0, 0)
+        composite.open_rows(self._log, self._region, label, offset, self._kernel.now)
+        if steps:
+            elements = sizes.m * sizes.n
+            work = elements * len(steps)
+            row = self._open("epilogue", self._pe.gemm.kind, site, work=work, shape=self._log.shapes.id((sizes.m, sizes.n)))
+            self._log.cells[row * WIDTH + PARENT] = composite.op.row
+            composite.epilogue_row = row
+            composite.epilogue_cycles = len(steps) * self._timing.epilogue_cycles(elements)
+
+    def _give_data(
+        self, composite: Composite, a: Handle, b: Block | Handle, steps: tuple[Step, ...], result: Handle,
+        target: Block | None,
+    ) -> None:  # fmt: skip
+        composite.a = a.array()
+        composite.out = result.array()
+        composite.steps = tuple(
+            (step[0], tuple(h.array() if isinstance(h, Handle) else h for h in step[1:])) for step in steps
+        )
+        if isinstance(b, Block):
+            composite.source = b.array()
+            composite.b = np.empty(b.shape, np.float32)
+        else:
+            composite.b = b.array()
+        if composite.writeback is not None and target is not None:
+            dtype = target.pointer.dtype
+            composite.writeback.compute = lambda values: values.astype(dtype)
+            composite.writeback.sources = (result.array(),)
+            composite.writeback.target = target.array()
+
+    def _writeback(self, parent: CompositeOp, result: Handle, target: Block, site: int) -> Any:
+        """The write of a result to HBM, said by the scheduler when the product is done."""
+        op = self._transfer("writeback", "write", self._pe.dma_write, target, result.regions, target.regions(), site)
+        self._log.cells[op.row * WIDTH + PARENT] = parent.row
+        op.key = parent.key
+        return op
+

@@ -1,0 +1,216 @@
+"""`tl`'s MATH ops: element-wise, reductions, broadcasting, and scratch made or written by them (ADR-0046, ADR-0061).
+
+Shapes broadcast only along a written 1; operands are computed in float32. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pytest_kernbench.simulator.ahbm.handles import Handle
+from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
+from pytest_kernbench.simulator.memory.dtypes import float32, uint8
+from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, REDUCTIONS
+
+OWN_FILES.add(__file__)
+MASKS = frozenset({"less", "less_equal", "greater", "greater_equal"})
+Number = int | float
+
+
+class MathOps(Speech):
+    """Everything the MATH unit does."""
+
+    # Making and writing scratch
+
+    def empty(self, shape: Shape, dtype: object = float32) -> Handle:
+        """Scratch of `shape` that nothing has written yet; no op, no cost."""
+        site = self._site()
+        return self._allocate(self._shape(site, "empty", shape), self._dtype(site, "empty", dtype), "empty", site)
+
+    def zeros(self, shape: Shape, dtype: object = float32) -> Handle:
+        """Scratch of `shape` full of zeros: one MATH op."""
+        return self._fill("zeros", shape, 0.0, dtype)
+
+    def full(self, shape: Shape, value: Number, dtype: object = float32) -> Handle:
+        """Scratch of `shape` full of `value`: one MATH op."""
+        return self._fill("full", shape, value, dtype)
+
+    def _fill(self, call: str, shape: Any, value: Number, dtype: object) -> Handle:
+        site = self._site()
+        shape, kind = self._shape(site, call, shape), self._dtype(site, call, dtype)
+        self._number(value, call, site)
+        out = self._allocate(shape, kind, call, site)
+        return self._math(call, (), out, partial(np.full, shape, value), site)
+
+    def assign(self, dst: Handle, src: Handle) -> Handle:
+        """Copy `src` over `dst` (same shape; cast to `dst`'s dtype): state that outlives a scope (ADR-0063)."""
+        site = self._site()
+        self._use(src, self._pe.math, "assign", site)
+        dst = self._result(dst, src.shape, src.dtype, "assign", site)
+        return self._math("assign", (src,), dst, ELEMENTWISE["assign"], site)
+
+    # Element-wise
+
+    def maximum(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
+        """The larger of each pair; NaN if either is."""
+        return self._binary("maximum", a, b, out)
+
+    def minimum(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
+        """The smaller of each pair; NaN if either is."""
+        return self._binary("minimum", a, b, out)
+
+    def add(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
+        """a + b."""
+        return self._binary("add", a, b, out)
+
+    def sub(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
+        """a - b."""
+        return self._binary("sub", a, b, out)
+
+    def mul(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
+        """a * b."""
+        return self._binary("mul", a, b, out)
+
+    def div(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
+        """a / b."""
+        return self._binary("div", a, b, out)
+
+    def exp(self, x: Handle, *, out: Handle | None = None) -> Handle:
+        """e to the power of each element."""
+        return self._elementwise("exp", (x,), out)
+
+    def log(self, x: Handle, *, out: Handle | None = None) -> Handle:
+        """The natural logarithm of each element."""
+        return self._elementwise("log", (x,), out)
+
+    def where(
+        self, condition: Handle, yes: Handle | Number, no: Handle | Number, *, out: Handle | None = None
+    ) -> Handle:
+        """`yes` where `condition` is not 0, else `no`."""
+        return self._elementwise("where", (condition, yes, no), out)
+
+    def cast(self, x: Handle, dtype: object, *, out: Handle | None = None) -> Handle:
+        """`x` in `dtype`, rounded to nearest even."""
+        site = self._site()
+        self._use(x, self._pe.math, "cast", site)
+        out = self._result(out, x.shape, self._dtype(site, "cast", dtype), "cast", site)
+        out.axes = x.axes
+        return self._math("cast", (x,), out, ELEMENTWISE["cast"], site)
+
+    def broadcast(self, x: Handle, shape: Shape, *, out: Handle | None = None) -> Handle:
+        """`x` repeated along its axes of size 1 to `shape`: a real MATH op (ADR-0061)."""
+        site = self._site()
+        shape = self._shape(site, "broadcast", shape)
+        self._use(x, self._pe.math, "broadcast", site)
+        if self._common_shape((x.shape, shape), "broadcast", site) != shape:
+            self._refuse(site, "bad-parameter", "broadcast", f"{x.shape} does not fit {shape}", "only a 1 can be repeated")
+        out = self._result(out, shape, x.dtype, "broadcast", site)
+        return self._math("broadcast", (x,), out, ELEMENTWISE["broadcast"], site)
+
+    # Reductions
+
+    def max(self, x: Handle, axis: int = -1, *, out: Handle | None = None) -> Handle:
+        """The largest element along `axis`, which stays with size 1 (R10)."""
+        return self._reduce("max", x, axis, out)
+
+    def sum(self, x: Handle, axis: int = -1, *, out: Handle | None = None) -> Handle:
+        """The float32 sum along `axis`, which stays with size 1 (R10)."""
+        return self._reduce("sum", x, axis, out)
+
+    def softmax(self, x: Handle, axis: int = -1) -> Handle:
+        """Softmax along `axis` as its five MATH ops; kept for baselines."""
+        shifted = self.exp(x - self.max(x, axis))
+        return shifted / self.sum(shifted, axis)
+
+    # How an op is made
+
+    def _binary(self, name: str, a: Any, b: Any, out: Handle | None = None) -> Handle:
+        return self._elementwise(name, (a, b), out)
+
+    def _elementwise(self, name: str, operands: tuple[Any, ...], out: Handle | None) -> Handle:
+        site = self._site()
+        handles = []
+        for operand in operands:
+            if isinstance(operand, Handle):
+                self._use(operand, self._pe.math, name, site)
+                handles.append(operand)
+            else:
+                self._number(operand, name, site)
+        if not handles:
+            self._refuse(site, "bad-parameter", name, "no operand is a handle", "pass data on chip")
+        shape = self._common_shape(tuple(handle.shape for handle in handles), name, site)
+        fresh = out is None
+        out = self._result(out, shape, uint8 if name in MASKS else float32, name, site)
+        if fresh:
+            out.axes = next((handle.axes for handle in handles if handle.shape == shape and handle.axes), ())
+        return self._math(name, tuple(handles), out, self._with_numbers(name, operands), site)
+
+    def _with_numbers(self, name: str, operands: tuple[Any, ...]) -> Callable[..., Any]:
+        """The function of the handles alone: numbers stay where they were said."""
+        function = ELEMENTWISE[name]
+        if all(isinstance(operand, Handle) for operand in operands):
+            return function
+
+        def compute(*arrays: Any) -> Any:
+            left = iter(arrays)
+            return function(*(next(left) if isinstance(operand, Handle) else operand for operand in operands))
+
+        return compute
+
+    def _reduce(self, name: str, x: Any, axis: int, out: Handle | None) -> Handle:
+        site = self._site()
+        self._use(x, self._pe.math, name, site)
+        if not isinstance(axis, int) or not -len(x.shape) <= axis < len(x.shape):
+            fact = f"axis {axis!r} of a handle with {len(x.shape)} axes"
+            self._refuse(site, "bad-parameter", name, fact, "name an axis it has")
+        axis %= len(x.shape)
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        out = self._result(out, shape, float32, name, site)
+        out.axes = x.axes
+        return self._math(name, (x,), out, partial(REDUCTIONS[name], axis=axis), site)
+
+    def _math(
+        self, name: str, sources: tuple[Handle, ...], out: Handle, compute: Callable[..., Any], site: int
+    ) -> Handle:
+        """One op on MATH: reads `sources`, writes `out`."""
+        elements = max(out.size, *(source.size for source in sources)) if sources else out.size
+        reads = tuple(region for source in sources for region in source.regions)
+        shape = self._log.shapes.id(out.shape)
+        op = self._op(name, self._pe.math, site, reads, out.regions, work=elements, shape=shape)
+        op.occupancy = self._timing.math_cycles(name, elements)
+        if self._data:
+            op.compute = compute
+            op.sources = tuple(source.array() for source in sources)
+            op.target = out.array()
+        self._post(op)
+        self._note_readers(sources, op)
+        out.op = op
+        return out
+
+    def _note_readers(self, sources: tuple[Handle, ...], op: Any) -> None:
+        """A message slot is given back after its readers have ended."""
+        for source in sources:
+            if source.readers is not None:
+                source.readers.append(op)
+
+    def _common_shape(self, shapes: tuple[Shape, ...], call: str, site: int) -> Shape:
+        """What `shapes` broadcast to, if they may (ADR-0061)."""
+        first = shapes[0]
+        if all(shape == first for shape in shapes):
+            return first
+        sizes = [sorted(set(axis)) for axis in zip(*shapes, strict=False)]
+        if len({len(shape) for shape in shapes}) > 1 or any(len([n for n in axis if n != 1]) > 1 for axis in sizes):
+            fact = f"shapes {' and '.join(map(str, shapes))} do not broadcast"
+            remedy = "give them the same number of axes and write a 1 where one is to be repeated (reductions keep theirs)"
+            self._refuse(site, "bad-parameter", call, fact, remedy)
+        return tuple(max(axis) for axis in zip(*shapes, strict=True))
+
+    def _number(self, value: Any, call: str, site: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+            self._refuse(site, "bad-parameter", call, f"got a {type(value).__name__}", "pass a handle or a number")
+
+

@@ -1,0 +1,347 @@
+"""PE_SCHEDULER: turns a composite into panels of its streamed operand and sub-tiles of its GEMM (ADR-0014 D6).
+
+Strictly in issue order; a panel is whole rows, one descriptor, and is read once however many M tiles use it.
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_kernbench.simulator.ahbm.timing import Timing
+from pytest_kernbench.simulator.engine.loop import Simulation
+from pytest_kernbench.simulator.memory.dtypes import Array, to_float32
+from pytest_kernbench.simulator.ops import log as columns
+from pytest_kernbench.simulator.ops.log import NONE, WIDTH, OpLog
+from pytest_kernbench.simulator.ops.op import Op
+from pytest_kernbench.simulator.ops.semantics.matmul import matmul
+from pytest_kernbench.simulator.ops.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Rows [first, last) of the streamed operand: their bytes from `offset` on, in `runs` contiguous runs."""
+
+    first: int
+    last: int
+    offset: int
+    size: int
+    charged: int
+    runs: int
+    span: int  # bytes from the first to the last, holes included
+    tiles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a plan depends on; `strides` are bytes, `misaligned` the operand's place in its burst (None: it is in TCM)."""
+
+    m: int
+    n: int
+    k: int
+    trans_b: bool
+    itemsize: int
+    strides: tuple[int, int]
+    misaligned: int | None
+
+
+class Plan:
+    """The rows of the log and the work of a composite, worked out once a shape and used for every tile like it."""
+
+    def __init__(self, shape: Shape, timing: Timing, log: OpLog) -> None:
+        spec = timing.spec
+        rows = shape.n if shape.trans_b else shape.k
+        step = spec.panel_rows_transposed if shape.trans_b else spec.panel_rows
+        self.tile_cycles = timing.tile_cycles(shape.itemsize)
+        self.fill = spec.gemm_fill_cycles
+        self.panels = [self._panel(shape, spec, first, min(first + step, rows)) for first in range(0, rows, step)]
+        self._lay_out(shape, timing, log)
+
+    def _panel(self, shape: Shape, spec: Any, first: int, last: int) -> Panel:
+        cols = shape.k if shape.trans_b else shape.n
+        m_tiles = -(-shape.m // spec.tile_m)
+        if shape.trans_b:
+            tiles = -(-(last - first) // spec.tile_n) * -(-shape.k // spec.tile_k) * m_tiles
+        else:
+            tiles = -(-(last - first) // spec.tile_k) * -(-shape.n // spec.tile_n) * m_tiles
+        row, item = shape.strides
+        count, length, stride = _runs(last - first, cols, row, item, shape.itemsize)
+        offset = first * row
+        lo = (shape.misaligned or 0) + offset
+        charged = sum(_bursts(lo + index * stride, length, spec.burst_bytes) for index in range(count))
+        span = (last - first - 1) * row + (cols - 1) * item + shape.itemsize
+        return Panel(first, last, offset, (last - first) * cols * shape.itemsize, charged, count, span, tiles)
+
+    def _lay_out(self, shape: Shape, timing: Timing, log: OpLog) -> None:
+        """Rows relative to the composite's own: each panel (if it is streamed) followed by its sub-tiles."""
+        streamed = shape.misaligned is not None
+        cells: list[list[int]] = []
+        operands: list[tuple[int, int]] = []
+        self.panel_rows: list[int] = []
+        self.run_rows: list[int] = []
+        runs: list[int] = []
+        tile_rows: list[int] = []
+        for number, panel in enumerate(self.panels):
+            if streamed:
+                self.panel_rows.append(len(cells) + 1)
+                cells.append(self._panel_cells(panel, len(operands), timing, log))
+                operands.append((panel.offset, panel.span))
+            self.run_rows.append(len(cells) + 1)
+            for index, tile in enumerate(self._tiles(shape, timing.spec, panel)):
+                tile_rows.append(len(cells) + 1)
+                runs.append(number)
+                cells.append(self._tile_cells(tile, log))
+        self.rows = len(cells)
+        self.block = np.array(cells, np.int32)
+        self.operands = np.array(operands, np.int64).reshape(-1, 2)
+        self.tile_rows = np.array(tile_rows)
+        self._place_tiles(runs)
+
+    def _place_tiles(self, runs: list[int]) -> None:
+        """When each sub-tile starts, counted from the start of its run."""
+        self.tile_run = np.array(runs)
+        first = np.searchsorted(self.tile_run, self.tile_run)
+        self.tile_offset = (np.arange(len(runs)) - first) * self.tile_cycles
+        self.tile_length = np.full(len(runs), self.tile_cycles)
+        later_in_first_run = (self.tile_run == 0) & (np.arange(len(runs)) > 0)
+        self.tile_offset[later_in_first_run] += self.fill
+        self.tile_length[0] += self.fill
+
+    def _panel_cells(self, panel: Panel, operand: int, timing: Timing, log: OpLog) -> list[int]:
+        cells = [NONE] * WIDTH
+        cells[columns.NAME], cells[columns.UNIT] = log.names.id("panel"), log.units.id("DMA_R")
+        cells[columns.BYTES], cells[columns.CHARGED], cells[columns.WORK] = panel.size, panel.charged, 0
+        cells[columns.OPERANDS], cells[columns.READS], cells[columns.WRITES] = operand, 1, 0
+        cells[columns.RUNS] = panel.runs
+        return cells
+
+    def _tile_cells(self, tile: tuple[int, int, int], log: OpLog) -> list[int]:
+        cells = [NONE] * WIDTH
+        cells[columns.NAME], cells[columns.UNIT] = log.names.id("gemm"), log.units.id("GEMM")
+        cells[columns.BYTES], cells[columns.CHARGED] = 0, 0
+        cells[columns.WORK], cells[columns.SHAPE] = tile[0] * tile[1] * tile[2], log.shapes.id(tile)
+        cells[columns.OPERANDS], cells[columns.READS], cells[columns.WRITES] = 0, 0, 0
+        cells[columns.RUNS] = 0
+        return cells
+
+    def _tiles(self, shape: Shape, spec: Any, panel: Panel) -> list[tuple[int, int, int]]:
+        """(m, n, k) of each sub-tile; m innermost, so that the streamed operand stays put."""
+        rows = range(panel.first, panel.last, spec.tile_n if shape.trans_b else spec.tile_k)
+        cols = range(0, shape.k if shape.trans_b else shape.n, spec.tile_k if shape.trans_b else spec.tile_n)
+        found = []
+        for row in rows:
+            for col in cols:
+                in_row = min(panel.last - row, rows.step)
+                in_col = min(cols.stop - col, cols.step)
+                n, k = (in_row, in_col) if shape.trans_b else (in_col, in_row)
+                found += [(min(shape.m - m, spec.tile_m), n, k) for m in range(0, shape.m, spec.tile_m)]
+        return found
+
+
+def _runs(rows: int, cols: int, row: int, item: int, itemsize: int) -> tuple[int, int, int]:
+    """Number, length in bytes and distance of the contiguous runs of a block."""
+    if item != itemsize and cols > 1:
+        return rows * cols, itemsize, item
+    if row == cols * itemsize or rows == 1:
+        return 1, rows * cols * itemsize, 0
+    return rows, cols * itemsize, row
+
+
+def _bursts(lo: int, size: int, burst: int) -> int:
+    """Bytes moved for [lo, lo + size): whole bursts."""
+    return (lo + size + burst - 1) // burst * burst - lo // burst * burst
+
+
+class CompositeOp(Op):
+    """The row, access set and token of a composite."""
+
+    __slots__ = ("scheduler",)
+
+    scheduler: Scheduler
+
+    def needs(self) -> Any:
+        return self.scheduler.ready_unit()
+
+
+class Stream:
+    """The panel reads of a PE's scheduler: a pipe of their own for order, apart from direct loads."""
+
+    __slots__ = ("clock", "name")
+
+    def __init__(self) -> None:
+        self.name = "STREAM"
+        self.clock: Any = None  # belongs to the race checker
+
+
+class Composite:
+    """A composite in flight; `op` is its row, its access set and its token."""
+
+    __slots__ = (
+        "a", "b", "epilogue_cycles", "epilogue_row", "here", "next", "op", "out", "plan", "run_starts", "shape", "source",
+        "steps", "there", "writeback",
+    )  # fmt: skip
+
+    def __init__(self, op: Op, plan: Plan, shape: Shape, here: int, there: int) -> None:
+        self.op = op
+        self.plan = plan
+        self.shape = shape
+        self.here = here  # PEs: who reads, and whose slice is read
+        self.there = there
+        self.next = 0
+        self.run_starts: list[int] = []
+        self.epilogue_row = NONE
+        self.epilogue_cycles = 0
+        self.source: Array | None = None  # a's bytes; the next three are None in a structure-only run
+        self.a: Array | None = None
+        self.b: Array | None = None
+        self.out: Any = None
+        self.steps: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+        self.writeback: Op | None = None
+
+    def open_rows(self, log: OpLog, region: int, label: int, offset: int, issue: int) -> None:
+        """Append the plan's rows behind the composite's own; `offset` is the operand's place in its tensor."""
+        block = self.plan.block.copy()
+        block[:, columns.PROGRAM] = self.op.kernel.program
+        block[:, columns.PARENT] = self.op.row
+        block[:, columns.REGION] = region
+        block[:, columns.SITE] = self.op.site
+        block[:, columns.ISSUE] = issue
+        block[:, columns.PEER] = self.there if self.there != self.here else NONE
+        block[:, columns.OPERANDS] += len(log.operand_cells) // 3
+        log.cells.frombytes(block.tobytes())
+        if len(self.plan.operands):
+            operands = np.empty((len(self.plan.operands), 3), np.uint32)
+            operands[:, 0] = label
+            operands[:, 1] = self.plan.operands[:, 0] + offset
+            operands[:, 2] = self.plan.operands[:, 1]
+            log.operand_cells.frombytes(operands.tobytes())
+
+    def fill_rows(self, log: OpLog) -> None:
+        """Write the sub-tiles' times, which follow from the start of each run."""
+        plan = self.plan
+        starts = np.array(self.run_starts)[plan.tile_run] + plan.tile_offset
+        ends = starts + plan.tile_length
+        view = np.frombuffer(log.cells, np.int32).reshape(-1, WIDTH)
+        rows = plan.tile_rows + self.op.row
+        view[rows, columns.START] = starts
+        view[rows, columns.FREE] = ends
+        view[rows, columns.END] = ends
+
+
+class Scheduler:
+    """Serves composites in issue order; up to `stream_depth` panels are in flight or waiting for the GEMM."""
+
+    def __init__(self, sim: Simulation, log: OpLog, timing: Timing, dma: Unit, gemm: Unit, plans: dict[Shape, Plan]) -> None:
+        self.name = "SCHED"
+        self.kind = log.units.id("SCHED")
+        self.gemm = gemm
+        self.stream = Stream()
+        self.in_flight = 0
+        self._sim = sim
+        self._log = log
+        self._timing = timing
+        self._dma = dma
+        self._plans = plans
+        self._queue: deque[Composite] = deque()
+
+    def plan(self, shape: Shape) -> Plan:
+        found = self._plans.get(shape)
+        if found is None:
+            found = self._plans[shape] = Plan(shape, self._timing, self._log)
+        return found
+
+    def submit(self, composite: Composite) -> None:
+        self._queue.append(composite)
+        self._pump()
+
+    def ready_unit(self) -> Any:
+        """For the late schedule: what has to step so that the oldest composite goes on."""
+        return self.gemm if self.gemm.has_work() else self._dma
+
+    def _pump(self) -> None:
+        while self._queue and self.in_flight < self._timing.stream_depth:
+            composite = self._queue[0]
+            self.in_flight += 1
+            number = composite.next
+            composite.next += 1
+            if composite.next == len(composite.plan.panels):
+                self._queue.popleft()
+            if composite.shape.misaligned is None:
+                self._submit_run(composite, number)
+            else:
+                self._submit_panel(composite, number)
+
+    def _submit_panel(self, composite: Composite, number: int) -> None:
+        parent, panel = composite.op, composite.plan.panels[number]
+        row = parent.row + composite.plan.panel_rows[number]
+        now = self._sim.now
+        op = Op("panel", parent.kernel, self._dma, parent.key, row, parent.site, now)
+        self._log.cells[row * WIDTH + columns.ISSUE] = now
+        op.occupancy, op.route = self._timing.dma("read", composite.here, composite.there, panel.runs, panel.charged)
+        if composite.source is not None:
+            op.compute, op.sources = to_float32, (composite.source[panel.first : panel.last],)
+            assert composite.b is not None
+            op.target = composite.b[panel.first : panel.last]
+            if op.sources[0].dtype == np.float32:
+                op.compute = np.array
+        op.then = lambda _: self._submit_run(composite, number)
+        self._dma.submit(op)
+
+    def _submit_run(self, composite: Composite, number: int) -> None:
+        parent, plan = composite.op, composite.plan
+        row = parent.row + plan.run_rows[number]
+        op = Op("gemm", parent.kernel, self.gemm, parent.key, row, parent.site, self._sim.now)
+        last = number == len(plan.panels) - 1
+        op.occupancy = plan.panels[number].tiles * plan.tile_cycles + (0 if number else plan.fill)
+        if last:
+            op.occupancy += composite.epilogue_cycles
+            op.target = composite.out
+        op.compute = lambda: self._start_run(composite, number, last)
+        op.then = lambda _: self._end_run(composite, last)
+        self.gemm.submit(op)
+
+    def _start_run(self, composite: Composite, number: int, last: bool) -> Array | None:
+        composite.run_starts.append(self._sim.now)
+        if composite.out is None:
+            return None
+        assert composite.a is not None and composite.b is not None
+        if number == 0:
+            composite.a = np.array(composite.a)
+            composite.b = composite.b if composite.plan.panel_rows else np.array(composite.b)
+        if not last:
+            return None
+        return matmul(composite.a, composite.b, composite.shape.trans_b, composite.steps)
+
+    def _end_run(self, composite: Composite, last: bool) -> None:
+        self.in_flight -= 1
+        if last:
+            self._end(composite)
+        self._pump()
+
+    def _end(self, composite: Composite) -> None:
+        composite.fill_rows(self._log)
+        row, cells, now = composite.op.row * WIDTH, self._log.cells, self._sim.now
+        self._log.cells[row + columns.START] = self._first_start(composite)
+        if composite.epilogue_row != NONE:
+            epilogue = composite.epilogue_row * WIDTH
+            cells[epilogue + columns.START] = now - composite.epilogue_cycles
+            cells[epilogue + columns.FREE] = cells[epilogue + columns.END] = now
+        if composite.writeback is not None:
+            composite.writeback.then = lambda op: self._retire(composite)
+            composite.writeback.unit.submit(composite.writeback)
+        else:
+            self._retire(composite)
+
+    def _first_start(self, composite: Composite) -> int:
+        if composite.plan.panel_rows:
+            return self._log.cells[(composite.op.row + composite.plan.panel_rows[0]) * WIDTH + columns.START]
+        return composite.run_starts[0]
+
+    def _retire(self, composite: Composite) -> None:
+        row = composite.op.row * WIDTH
+        self._log.cells[row + columns.FREE] = self._log.cells[row + columns.END] = self._sim.now
+        composite.op.set(self._sim.now)

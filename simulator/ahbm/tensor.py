@@ -1,0 +1,86 @@
+"""Named tensors in the chip's HBM, and the parts of them that programs see. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pytest_kernbench.simulator.ahbm.handles import Axes
+from pytest_kernbench.simulator.errors import LaunchError
+from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType
+
+Program = tuple[int, int]  # (cube, rank in the cube)
+
+
+class Tensor:
+    """A tensor in HBM; `shape` is one part's.
+
+    `place`: "local" (a part of its own for each program, in its slice), "replicate" (the same in each slice), or a rank
+    (one part a cube, in that program's slice). Rows behind `valid` mean nothing: they are poisoned and tracked.
+    """
+
+    def __init__(
+        self, name: str, shape: tuple[int, ...], dtype: DType, place: str | int, axes: Axes, offset: int, valid: Any
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.place = place
+        self.axes = axes
+        self.offset = offset  # byte of every slice it is in
+        self.valid: Array | int | None = valid if valid is None or isinstance(valid, int) else np.asarray(valid)
+        self.data: Array | None = None
+        self.homes: set[Program] = set()  # where its data has been put
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one part."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def give(self, data: Array) -> None:
+        """Take the host's data. Raises LaunchError if its shape does not fit the place."""
+        lead = data.shape[: max(data.ndim - len(self.shape), 0)]
+        local = self.place == "local"
+        if data.shape[len(lead) :] != self.shape or (len(lead) not in (1, 2) if local else len(lead) != 0):
+            part = ", ".join(map(str, self.shape))
+            wanted = f"(ranks, {part}) or (cubes, ranks, {part})" if local else f"({part})"
+            raise LaunchError(f"tensor {self.name!r}: data is {data.shape}, place {self.place!r} wants {wanted}")
+        self.data = data[None] if local and len(lead) == 1 else data
+
+    def home(self, program: Program) -> Program:
+        """Where the part is that `program` sees."""
+        return program if isinstance(self.place, str) else (program[0], self.place)
+
+    def part(self, home: Program) -> Array | None:
+        """The host's data for `home`, or None. Raises LaunchError if the data has no such part."""
+        if self.data is None or self.place != "local":
+            return self.data
+        cube, rank = home
+        if cube >= self.data.shape[0] or rank >= self.data.shape[1]:
+            raise LaunchError(
+                f"tensor {self.name!r} has data for {self.data.shape[0]} cubes x {self.data.shape[1]} ranks, "
+                f"the launch has rank {rank} of cube {cube}: launch a smaller grid or give more parts"
+            )
+        found: Array = self.data[cube, rank]
+        return found
+
+    def valid_rows(self, home: Program) -> int:
+        """Rows of the part at `home` that mean something."""
+        if self.valid is None:
+            return self.shape[0]
+        if isinstance(self.valid, int):
+            return self.valid
+        return int(self.valid[home] if self.valid.ndim == 2 else self.valid[home[1]])
+
+    def put(self, home: Program, view: Array) -> None:
+        """Write the host's data to `view` of the part's memory, poison behind the valid rows."""
+        part = self.part(home)
+        if part is not None and home not in self.homes:
+            self.homes.add(home)
+            view[...] = part.astype(self.dtype)
+            view[self.valid_rows(home) :].view(np.uint8)[...] = POISON
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.name} {self.shape} {self.dtype} at {self.place}>"

@@ -1,0 +1,107 @@
+"""Reads of bytes that nobody wrote, by validity of bytes and not by NaN, so that integers count too.
+
+A new owner of scratch starts with nothing valid, whatever the last owner wrote. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from typing import Any
+
+from pytest_kernbench.simulator.errors import Hazard, Involved
+from pytest_kernbench.simulator.probes import Observer
+
+
+class Ranges:
+    """A set of whole numbers as sorted, disjoint, never touching ranges."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, lo: int, hi: int) -> None:
+        starts, ends = self._starts, self._ends
+        first = bisect_left(ends, lo)  # the first range that reaches lo
+        last = bisect_right(starts, hi)  # behind the last range that starts by hi
+        if first < last:
+            if starts[first] <= lo and ends[first] >= hi:
+                return
+            lo, hi = min(lo, starts[first]), max(hi, ends[last - 1])
+        starts[first:last], ends[first:last] = [lo], [hi]
+
+    def remove(self, lo: int, hi: int) -> None:
+        starts, ends = self._starts, self._ends
+        first, last = bisect_right(ends, lo), bisect_left(starts, hi)
+        if first >= last:
+            return
+        kept = [(start, end) for start, end in ((starts[first], lo), (hi, ends[last - 1])) if start < end]
+        starts[first:last] = [start for start, _ in kept]
+        ends[first:last] = [end for _, end in kept]
+
+    def missing(self, lo: int, hi: int) -> tuple[int, int] | None:
+        """The first range of [lo, hi) that is not in the set."""
+        index = bisect_right(self._starts, lo) - 1
+        if index >= 0 and self._ends[index] >= hi:
+            return None
+        covered = max(lo, self._ends[index]) if index >= 0 else lo
+        following = self._starts[index + 1] if index + 1 < len(self._starts) else hi
+        return covered, min(following, hi)
+
+    def __contains__(self, number: int) -> bool:
+        return self.missing(number, number + 1) is None
+
+
+class InitialisationChecker(Observer):
+    """Finds `uninitialised-read`, and `past-logical-length` where the bytes lie behind a tensor's valid rows."""
+
+    def __init__(self, replay: str, log: Any) -> None:
+        self._replay = replay
+        self._log = log
+        self._valid: dict[int, Ranges] = {}
+        self._found: dict[tuple[int, str], Hazard] = {}
+
+    def _space(self, allocation: Any) -> Ranges:
+        found = self._valid.get(allocation.space.id)
+        if found is None:
+            found = self._valid[allocation.space.id] = Ranges()
+        return found
+
+    def host_write(self, allocation: Any, lo: int, hi: int) -> None:
+        self._space(allocation).add(lo, hi)
+
+    def alloc(self, allocation: Any) -> None:
+        self._space(allocation).remove(allocation.lo, allocation.hi)
+
+    def issue(self, op: Any) -> None:
+        for region in op.streamed:
+            self._read(op, region)
+        for region in op.reads:
+            self._read(op, region)
+        for allocation, lo, hi in op.writes:
+            self._space(allocation).add(lo, hi)
+
+    def _read(self, op: Any, region: Any) -> None:
+        allocation, lo, hi = region
+        gap = self._space(allocation).missing(lo, hi)
+        if gap is not None:
+            self._report(op, allocation, *gap)
+
+    def _report(self, op: Any, allocation: Any, lo: int, hi: int) -> None:
+        kind = "past-logical-length" if allocation.past else "uninitialised-read"
+        base = allocation.base
+        where = f"{allocation.name}[{lo - base}:{hi - base}] of {allocation.space.name}"
+        about = Involved(op.row, op.name, op.unit.name, op.kernel.name, where, self._log.site(op.site))
+        if allocation.past:
+            fact = f"{about}\n  reads behind the valid rows of {allocation.name}; give the last tile its exact width"
+        else:
+            fact = f"{about}\n  reads bytes that nothing has written; write them first (tl.zeros, tl.load, out=)"
+        key = (op.site, allocation.name)
+        earlier = self._found.get(key)
+        hazard = Hazard(kind, fact, (about,), replay=self._replay)
+        self._found[key] = hazard if earlier is None else replace(earlier, count=earlier.count + 1)
+
+    def findings(self) -> list[Hazard]:
+        return list(self._found.values())

@@ -1,0 +1,34 @@
+"""What a run of any device returns. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_kernbench.simulator.errors import Hazard
+from pytest_kernbench.simulator.memory.dtypes import Array
+from pytest_kernbench.simulator.ops.log import OpLog
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its log, its length, what the checkers found, and the tensors afterwards."""
+
+    log: OpLog
+    cycles: int
+    clock_mhz: int
+    hazards: tuple[Hazard, ...]
+    scratch_high_water: int
+    schedule: str
+    seed: int
+    spec: Any = field(repr=False)
+    _array: Callable[[Any], Array] = field(repr=False)
+
+    @property
+    def time_ns(self) -> float:
+        return self.cycles * 1000 / self.clock_mhz
+
+    def array(self, tensor: Any) -> Array:
+        """The elements of `tensor` as they are now (a copy); NaN where nobody wrote."""
+        return self._array(tensor)

@@ -1,0 +1,51 @@
+"""Bump allocation of scratch with scopes (ADR-0063): leaving a scope releases all that was allocated in it.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from pytest_kernbench.simulator.memory.space import Allocation, Space
+
+ALIGNMENT = 64
+
+
+class Scratch:
+    """A bump allocator; `top` is the first free byte, `high_water` the highest `top` ever was."""
+
+    __slots__ = ("_label", "_scopes", "_serial", "high_water", "space", "top")
+
+    def __init__(self, space: Space, label: int) -> None:
+        self.space = space
+        self.top = 0
+        self.high_water = 0
+        self._label = label
+        self._serial = 0
+        self._scopes: list[tuple[int, list[Allocation]]] = []
+
+    def fits(self, size: int) -> bool:
+        return self.top + size <= self.space.capacity
+
+    def allocate(self, size: int) -> Allocation:
+        """The next `size` bytes, rounded up to the alignment. The caller checks `fits` first."""
+        lo = self.top
+        self.top = min(lo + (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT, self.space.capacity)
+        self.high_water = max(self.high_water, self.top)
+        self._serial += 1
+        allocation = Allocation(self.space, lo, lo + size, "scratch", self._label, self._serial)
+        if self._scopes:
+            self._scopes[-1][1].append(allocation)
+        return allocation
+
+    def enter(self) -> None:
+        self._scopes.append((self.top, []))
+
+    def leave(self) -> None:
+        """Release what the innermost scope allocated."""
+        self.top, allocations = self._scopes.pop()
+        for allocation in allocations:
+            allocation.alive = False
+
+    def in_innermost(self, allocation: Allocation) -> bool:
+        """Whether the innermost scope allocated it."""
+        return allocation.space is self.space and bool(self._scopes) and allocation.lo >= self._scopes[-1][0]

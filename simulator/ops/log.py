@@ -1,0 +1,223 @@
+"""The op log: one row an op, in columns. Rows are opened at issue, in each kernel's program order. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from pytest_kernbench.simulator.errors import Site
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+COLUMNS = (
+    "name", "unit", "program", "issue", "start", "free", "end", "bytes", "charged", "work", "shape", "operands",
+    "reads", "writes", "after", "peer", "message", "parent", "region", "site", "route", "runs",
+)  # fmt: skip
+WIDTH = len(COLUMNS)
+(
+    NAME, UNIT, PROGRAM, ISSUE, START, FREE, END, BYTES, CHARGED, WORK, SHAPE, OPERANDS,
+    READS, WRITES, AFTER, PEER, MESSAGE, PARENT, REGION, SITE, ROUTE, RUNS,
+) = range(WIDTH)  # fmt: skip
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Bytes [offset, offset + size) of a tensor, of `scratch` or of a slot; `written` if the op writes them."""
+
+    tensor: str
+    offset: int
+    size: int
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, decoded. Times are cycles, -1 for what has not happened; `work` is MACs of GEMM, elements of MATH."""
+
+    index: int
+    name: str
+    unit: str
+    program: int
+    issue: int
+    start: int
+    free: int
+    end: int
+    bytes: int
+    charged: int
+    work: int
+    shape: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    after: int
+    peer: int
+    message: int
+    parent: int
+    region: str
+    site: Site
+    route: int
+    runs: int
+
+
+class Interned:
+    """Values by small id, and ids by value."""
+
+    __slots__ = ("_ids", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._ids: dict[Any, int] = {}
+
+    def id(self, value: Any) -> int:
+        found = self._ids.get(value)
+        if found is None:
+            found = self._ids[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+
+class OpLog:
+    """Columns of 32 bits; `cells` holds the rows one after the other.
+
+    `header` says what defines the run (kernel, device, shapes), never what changes by itself.
+    """
+
+    def __init__(self) -> None:
+        self.cells = array("i")
+        self.operand_cells = array("I")
+        self.names = Interned()
+        self.units = Interned()
+        self.labels = Interned()
+        self.shapes = Interned()
+        self.regions = Interned()
+        self.routes = Interned()
+        self.header: dict[str, str] = {}
+        self.programs: list[str] = []
+        self._sites: dict[tuple[CodeType, int], int] = {}
+        self._places: list[tuple[CodeType, int]] = []
+        self.regions.id("")
+
+    def __len__(self) -> int:
+        return len(self.cells) // WIDTH
+
+    def open(self, cells: tuple[int, ...]) -> int:
+        """Append a row of `WIDTH` cells; return its number."""
+        row = len(self.cells) // WIDTH
+        self.cells.extend(cells)
+        return row
+
+    def site_id(self, code: CodeType, instruction: int) -> int:
+        key = (code, instruction)
+        found = self._sites.get(key)
+        if found is None:
+            found = self._sites[key] = len(self._places)
+            self._places.append(key)
+        return found
+
+    def site(self, id: int) -> Site:
+        """The source line of a site."""
+        code, instruction = self._places[id]
+        line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
+        return Site(code.co_filename, line or code.co_firstlineno, code.co_name)
+
+    # Reading it back
+
+    def table(self) -> Ints:
+        """All cells as rows by columns (a copy)."""
+        return np.frombuffer(self.cells, np.int32).reshape(-1, WIDTH).astype(np.int64)
+
+    def operand_table(self) -> Ints:
+        """Operands as (label, offset, size) rows (a copy)."""
+        return np.frombuffer(self.operand_cells, np.uint32).reshape(-1, 3).astype(np.int64)
+
+    def __getitem__(self, index: int) -> Row:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of a log of {len(self)} rows")
+        index %= len(self)
+        cells = self.cells[index * WIDTH : (index + 1) * WIDTH]
+        return Row(
+            index, self.names.values[cells[NAME]], self.units.values[cells[UNIT]], cells[PROGRAM], cells[ISSUE],
+            cells[START], cells[FREE], cells[END], cells[BYTES], cells[CHARGED], cells[WORK],
+            self.shapes.values[cells[SHAPE]] if cells[SHAPE] >= 0 else (), self._operands(cells), cells[AFTER],
+            cells[PEER], cells[MESSAGE], cells[PARENT], self.regions.values[cells[REGION]], self.site(cells[SITE]),
+            cells[ROUTE], cells[RUNS],
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[index] for index in range(len(self)))
+
+    def _operands(self, cells: array[int]) -> tuple[Operand, ...]:
+        found = []
+        for number in range(cells[READS] + cells[WRITES]):
+            label, offset, size = self.operand_cells[(cells[OPERANDS] + number) * 3 :][:3]
+            found.append(Operand(self.labels.values[label], offset, size, number >= cells[READS]))
+        return tuple(found)
+
+    @property
+    def all(self) -> Selection:
+        return Selection(self, self.table(), np.arange(len(self)))
+
+    def where(self, **conditions: object) -> Selection:
+        """The rows that meet every condition; see `Selection.where`."""
+        return self.all.where(**conditions)
+
+
+class Selection:
+    """Some rows of a log, by column: `log.where(unit="DMA", tensor="K").bytes.sum()`."""
+
+    def __init__(self, log: OpLog, table: Ints, index: Ints) -> None:
+        self.log = log
+        self.index = index
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self.log[int(index)] for index in self.index)
+
+    def __getattr__(self, column: str) -> Ints:
+        """A column of numbers: issue, start, free, end, bytes, charged, work, after, peer, parent, program, runs, ..."""
+        if column not in COLUMNS:
+            raise AttributeError(f"a log has no column {column!r}; it has {', '.join(COLUMNS)}")
+        return self._table[:, COLUMNS.index(column)]
+
+    def where(self, **conditions: object) -> Selection:
+        """Rows that meet every condition.
+
+        `name`, `unit`, `region` take a string or several; a unit is named whole or by its first part ("DMA" is DMA_R and
+        DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. Any other column
+        takes a number or several.
+        """
+        keep = np.ones(len(self.index), bool)
+        for condition, wanted in conditions.items():
+            keep &= self._meets(condition, wanted if isinstance(wanted, (tuple, list, set, frozenset)) else (wanted,))
+        return Selection(self.log, self._table[keep], self.index[keep])
+
+    def _meets(self, condition: str, wanted: Any) -> Any:
+        if condition in ("tensor", "reads", "writes"):
+            return self._touches(condition, wanted)
+        if condition in ("name", "unit", "region"):
+            values = getattr(self.log, condition + "s").values
+            named = _unit_named if condition == "unit" else str.__eq__
+            ids = [id for id, value in enumerate(values) if any(named(value, want) for want in wanted)]
+            return np.isin(getattr(self, condition), ids)
+        return np.isin(getattr(self, condition), list(wanted))
+
+    def _touches(self, condition: str, tensors: Any) -> Any:
+        operands = self.log.operand_table()
+        labels = [id for id, label in enumerate(self.log.labels.values) if label in tensors]
+        hit = np.concatenate([[0], np.cumsum(np.isin(operands[:, 0], labels))])
+        first = self._table[:, OPERANDS] + (self._table[:, READS] if condition == "writes" else 0)
+        count = {"reads": self._table[:, READS], "writes": self._table[:, WRITES]}.get(
+            condition, self._table[:, READS] + self._table[:, WRITES]
+        )
+        return hit[np.where(count > 0, first + count, 0)] > hit[np.where(count > 0, first, 0)]
+
+
+def _unit_named(value: str, wanted: object) -> bool:
+    return value == wanted or value.replace(".", "_").split("_")[0] == wanted

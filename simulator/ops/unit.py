@@ -1,0 +1,135 @@
+"""Asynchronous hardware: pipes that take ops in order, and shared servers that bytes pass through.
+
+Sources are read when an op starts and its target is written when it ends, here and nowhere else. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from pytest_kernbench.simulator.engine.loop import Simulation
+from pytest_kernbench.simulator.ops.log import END, FREE, START, WIDTH, OpLog
+from pytest_kernbench.simulator.ops.op import Op
+
+
+class Server:
+    """A link or a memory controller: serves `bytes_per_cycle`, first come first served."""
+
+    __slots__ = ("bytes_per_cycle", "free_at", "name")
+
+    def __init__(self, name: str, bytes_per_cycle: int) -> None:
+        self.name = name
+        self.bytes_per_cycle = bytes_per_cycle
+        self.free_at = 0
+
+    def serve(self, now: int, size: int) -> int:
+        """Take `size` bytes that arrive now; return the cycle at which their service starts."""
+        start = max(now, self.free_at)
+        self.free_at = start + -(-size // self.bytes_per_cycle)
+        return start
+
+
+class Route:
+    """The servers a transfer passes, the cycles before each, and the cycles from the last byte's service to its target.
+
+    Cut-through: the head pays every delay, the bytes pay the slowest server once.
+    """
+
+    __slots__ = ("bytes", "delays", "serial", "servers", "tail")
+
+    def __init__(self, servers: tuple[Server, ...], delays: tuple[int, ...], tail: int, size: int) -> None:
+        self.servers = servers
+        self.delays = delays
+        self.tail = tail
+        self.bytes = size
+        self.serial = max((-(-size // server.bytes_per_cycle) for server in servers), default=0)
+
+
+class Unit:
+    """An in-order pipe: ops start in the order they arrive and end in that order.
+
+    It is busy with an op for the op's occupancy; the target is written a latency later, or when the op's route has
+    been traversed.
+    """
+
+    __slots__ = ("_busy", "_log", "_queue", "_sim", "clock", "kind", "last_end", "name")
+
+    def __init__(self, sim: Simulation, log: OpLog, name: str, kind: int) -> None:
+        self.name = name
+        self.kind = kind  # id of the kind of unit in the log
+        self.clock: Any = None  # belongs to the race checker
+        self.last_end = 0
+        self._sim = sim
+        self._log = log
+        self._queue: deque[Op] = deque()
+        self._busy = False
+        if sim.schedule.lazy:
+            sim.schedule.register(self)  # type: ignore[attr-defined]
+
+    def submit(self, op: Op) -> None:
+        """Take `op` now."""
+        if self._busy or self._sim.schedule.lazy:
+            self._queue.append(op)
+        else:
+            self._start(op)
+
+    def step(self) -> None:
+        """Start the oldest op; for the late schedule."""
+        self._start(self._queue.popleft())
+
+    def has_work(self) -> bool:
+        return bool(self._queue) and not self._busy
+
+    def oldest(self) -> int:
+        return self._queue[0].row
+
+    def ready_unit(self) -> Unit:
+        return self
+
+    def _start(self, op: Op) -> None:
+        self._busy = True
+        sim = self._sim
+        now = sim.now
+        if op.compute is not None:
+            op.result = op.compute(*op.sources)
+        extra = sim.schedule.extra(op.occupancy)
+        self._log.cells[op.row * WIDTH + START] = now
+        route = op.route
+        if route is not None and route.servers:
+            sim.at(now + extra + route.delays[0], op.key, self._arrive, op)
+        sim.at(now + extra + op.occupancy, op.key, self._free, op)
+
+    def _arrive(self, op: Op) -> None:
+        """The head of a transfer is at its next server."""
+        route = op.route
+        start = route.servers[op.hop].serve(self._sim.now, route.bytes)
+        op.hop += 1
+        if op.hop < len(route.servers):
+            self._sim.at(start + route.delays[op.hop], op.key, self._arrive, op)
+        else:
+            self.last_end = max(start + route.serial + route.tail, self.last_end)
+            self._sim.at(self.last_end, op.key, self._finish, op)
+
+    def _free(self, op: Op) -> None:
+        now = self._sim.now
+        self._log.cells[op.row * WIDTH + FREE] = now
+        if op.route is None:
+            if op.latency:
+                self._sim.at(now + op.latency, op.key, self._finish, op)
+            else:
+                self._finish(op)
+        if self._queue and not self._sim.schedule.lazy:
+            self._start(self._queue.popleft())
+        else:
+            self._busy = False
+
+    def _finish(self, op: Op) -> None:
+        if op.target is not None:
+            op.target[...] = op.result
+            op.result = op.target = op.compute = None
+        now = self._sim.now
+        self._log.cells[op.row * WIDTH + END] = now
+        op.set(now)
+        if op.then is not None:
+            op.then(op)
