@@ -1,1 +1,3 @@
 """Shared pytest set-up of this repository."""
+
+pytest_plugins = ["pytester"]

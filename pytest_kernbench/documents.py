@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,8 @@ __all__ = [
 ]
 
 _HEADING = re.compile(r"#{1,6}\s")
-_NUMBERED = re.compile(r"#{2,6}\s+(\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|[A-Z](?=\.\s))\.?\s+(\S.*?)\s*$")
+# A letter alone is a number before a capital only: "B Open items" is clause B, "A short history" is a heading.
+_NUMBERED = re.compile(r"#{2,6}\s+(\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|[A-Z](?=\.?\s+[^a-z\s]))\.?\s+(\S.*?)\s*$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)$")
 _PROMISE = re.compile(r"\b(?:shall|must)\b", re.IGNORECASE)
 _ID = re.compile(r"(?:ADR-)?(\d+)$")
@@ -139,7 +141,7 @@ def _clauses(lines: Sequence[str], body: int, file: str) -> Iterator[Clause]:
     seen: dict[tuple[tuple[int, int, str], ...], int] = {}
     prose = _prose(lines, body, file)
     heads = [index for index in range(body, len(lines)) if prose[index] and _HEADING.match(lines[index])]
-    for head, after in zip(heads, [*heads[1:], len(lines)], strict=True):
+    for head, after in pairwise([*heads, len(lines)]):
         if numbered := _NUMBERED.match(lines[head]):
             number, title = numbered.groups()
             first = seen.setdefault(sort_key(number), head)
