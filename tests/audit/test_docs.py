@@ -1,0 +1,75 @@
+"""Python blocks of README and docs are real: each compiles, and those that hold a test pass."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<role>test|file): (?P<name>[\w.]+) -->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+class Block(NamedTuple):
+    """A fenced python block; `role` and `name` are those of a comment before it, or empty.
+
+    `<!-- test: NAME -->` makes it a test file of that name, `<!-- file: NAME.py -->` a file beside the page's tests.
+    """
+
+    page: Path
+    line: int
+    role: str
+    name: str
+    code: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(
+            page, text[: match.start("code")].count("\n") + 1, match["role"] or "", match["name"] or "", match["code"]
+        )
+        for match in BLOCK.finditer(text)
+    ]
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+TESTS = [block for block in BLOCKS if block.role == "test" or "def test_" in block.code]
+
+
+def where(block: Block) -> str:
+    return f"{block.page.name}:{block.line}"
+
+
+def test_the_pages_hold_blocks_and_tests_among_them() -> None:
+    assert BLOCKS, "no python block in README.md and docs/"
+    assert TESTS, "no python block with a test in README.md and docs/"
+
+
+def test_every_fence_that_says_python_was_read() -> None:
+    fences = sum(len(re.findall(r"^\s*```\s*py", page.read_text(encoding="utf-8"), re.MULTILINE)) for page in PAGES)
+
+    assert len(BLOCKS) == fences
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=where)
+def test_a_block_compiles(block: Block) -> None:
+    compile("\n" * (block.line - 1) + block.code, block.page.name, "exec")
+
+
+@pytest.mark.parametrize("block", TESTS, ids=where)
+def test_a_block_with_a_test_passes(block: Block, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p kernbench -p syrupy --strict-markers")
+    for beside in BLOCKS:
+        if beside.page == block.page and beside.role == "file":
+            (pytester.path / beside.name).write_text(beside.code, encoding="utf-8")
+    pytester.makepyfile(**{f"test_{block.name or 'block'}": block.code})
+
+    result = pytester.runpytest_inprocess("--snapshot-update")
+
+    assert result.ret == 0, where(block)
+    assert result.parseoutcomes().get("passed", 0) > 0
