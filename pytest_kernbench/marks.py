@@ -152,8 +152,8 @@ def _arguments(item: pytest.Item, mark: pytest.Mark) -> list[Reference]:
     if mark.kwargs or not texts or len(texts) < len(mark.args):
         said = ", ".join([*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())])
         raise pytest.UsageError(f'{item.nodeid}: adr({said}) is not adr("0060", "11.2", ...) with every part a string')
-    document, *clauses = texts
-    return [Reference(document.removeprefix("ADR-"), clause) for clause in clauses or [None]]
+    document = texts[0].removeprefix("ADR-")
+    return [Reference(document, clause) for clause in texts[1:]] or [Reference(document, None)]
 
 
 def _mistakes(named: Mapping[pytest.Item, list[Reference]], documents: Documents) -> Iterator[str]:

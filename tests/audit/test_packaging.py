@@ -21,7 +21,7 @@ def test_every_folder_with_modules_is_a_package_of_the_wheel(setuptools: Any, mo
     assert sorted(setuptools["packages"]) == sorted(folders)
 
 
-def test_every_package_has_an_init(root: Path, setuptools: Any, modules: dict[str, Path]) -> None:
+def test_every_package_has_an_init(setuptools: Any, modules: dict[str, Path]) -> None:
     with_init = {name for name, path in modules.items() if path.name == "__init__.py"}
 
     assert set(setuptools["packages"]) == with_init
