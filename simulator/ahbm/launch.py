@@ -74,13 +74,13 @@ class Launch:
         self.timing = Timing(chip.spec)
         self.plans: dict[Shape, Plan] = {}
         self.findings: list[Hazard] = []
-        self.next_serial = itertools.count(1).__next__
         self._spaces = itertools.count(1 << 20).__next__  # HBM slices count from 0
         self._channels: dict[tuple[int, str], Channel] = {}
         self._parts: dict[tuple[int, Program], Allocation] = {}
         ranks, cubes = grid
         self.pes = [Pe(self, rank, cube) for cube in range(cubes) for rank in range(ranks)]
         self.log.programs = [pe.name for pe in self.pes]
+        self.log.pes = [pe.number for pe in self.pes]
         self._by_number = {pe.number: pe for pe in self.pes}
 
     def new_space(self, name: str, capacity: int) -> Space:
@@ -105,7 +105,8 @@ class Launch:
         space = self.chip.space(home, f"HBM of {pe.name}")
         label = self.log.labels.id(tensor.name)
         lo = tensor.offset
-        allocation = Allocation(space, lo, lo + tensor.nbytes, tensor.name, label, self.next_serial(), base=lo)
+        allocation = Allocation(space, lo, lo + tensor.nbytes, tensor.name, label)
+        allocation.base = lo
         self._parts[id(tensor), home] = allocation
         if self.data:
             tensor.put(home, self.chip.view(tensor, space))
@@ -191,4 +192,4 @@ class Launch:
         count, size = self.chip.spec.ipcq_slots, self.chip.spec.ipcq_slot_bytes
         space = self.new_space(f"slots {back} of {receiver.name}", count * size)
         label = self.log.labels.id("slot")
-        return [Allocation(space, number * size, (number + 1) * size, "slot", label, 0) for number in range(count)]
+        return [Allocation(space, number * size, (number + 1) * size, "slot", label) for number in range(count)]

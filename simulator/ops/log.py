@@ -97,6 +97,7 @@ class OpLog:
         self.routes = Interned()
         self.header: dict[str, str] = {}
         self.programs: list[str] = []
+        self.pes: list[int] = []  # the PE that runs each program, as `peer` of a DMA row counts them
         self._sites: dict[tuple[CodeType, int], int] = {}
         self._places: list[tuple[CodeType, int]] = []
         self.regions.id("")
