@@ -23,6 +23,7 @@ class Run:
     schedule: str
     seed: int
     spec: Any = field(repr=False)
+    checked: bool  # whether the checkers ran: without them `hazards` is empty whatever happened
     _array: Callable[[Any], Array] = field(repr=False)
 
     @property
@@ -30,5 +31,5 @@ class Run:
         return self.cycles * 1000 / self.clock_mhz
 
     def array(self, tensor: Any) -> Array:
-        """The elements of `tensor` as they are now (a copy); NaN where nobody wrote."""
+        """The elements of `tensor`, or of the tensor of that name, as they are now (a copy); NaN where nobody wrote."""
         return self._array(tensor)

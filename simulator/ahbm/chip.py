@@ -93,6 +93,8 @@ class AhbmChip:
         checks = default_checks(launch.replay, launch.log) if check else []
         for each in checks:
             launch.sim.probes.attach(each)
+        for space in self._hbm.values():  # outlives the run: the next one's races start anew
+            space.touched = None
         launch.place(tensors)
         launch.spawn(kernel, args, kwargs)
         launch.go()
@@ -101,7 +103,7 @@ class AhbmChip:
             raise HazardError(hazards)
         return Run(
             launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed, self.spec,
-            lambda tensor: self.array(tensor, launch.grid),
+            bool(check), lambda tensor: self.array(_named(tensor, tensors), launch.grid),
         )  # fmt: skip
 
     def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:
@@ -146,6 +148,16 @@ def _grid(spec: AhbmSpec, grid: int | tuple[int, int] | None) -> tuple[int, int]
     if not (isinstance(ranks, int) and isinstance(cubes, int) and 1 <= ranks <= spec.pes_per_cube and 1 <= cubes <= spec.cubes):
         raise LaunchError(f"grid {grid!r}: wants 1..{spec.pes_per_cube} programs a cube and 1..{spec.cubes} cubes")
     return ranks, cubes
+
+
+def _named(wanted: Tensor | str, tensors: list[Tensor]) -> Tensor:
+    """The tensor `wanted`, or the argument of that name. Raises LaunchError if there is none."""
+    if isinstance(wanted, Tensor):
+        return wanted
+    for tensor in tensors:
+        if tensor.name == wanted:
+            return tensor
+    raise LaunchError(f"no tensor {wanted!r} among the kernel's arguments: {', '.join(tensor.name for tensor in tensors)}")
 
 
 def _schedule(name: str, seed: int) -> Any:

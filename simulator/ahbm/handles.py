@@ -69,8 +69,8 @@ class Block:
 
     def regions(self) -> tuple[Region, ...]:
         pointer = self.pointer
-        ranges = covers(pointer.byte, self.shape, self.strides, pointer.dtype.itemsize)
-        return tuple(Region(pointer.allocation, lo, hi) for lo, hi in ranges)
+        byte, ranges = pointer.byte, covers(self.shape, self.strides, pointer.dtype.itemsize)
+        return tuple([(pointer.allocation, byte + lo, byte + hi) for lo, hi in ranges])
 
     def array(self) -> Array:
         return self.pointer.allocation.space.view(self.pointer.byte, self.shape, self.strides, self.pointer.dtype)
@@ -83,33 +83,37 @@ class Handle:
     `tl.wait` orders it. `message` is set while a recv_async has not been waited for.
     """
 
-    __slots__ = (
-        "_array", "allocation", "axes", "channel", "completion", "dtype", "message", "op", "readers", "regions", "shape",
-        "size", "strides", "tl",
-    )  # fmt: skip
+    axes: Axes = ()
+    op: Op | None = None
+    completion = False
+    channel: Channel | None = None  # of a message slot; `readers` are the ops that read the slot
+    readers: list[Op] | None = None
+    message: Arrival | None = None
+    regions: tuple[Region, ...] = ()
+    cells: tuple[int, ...] = ()  # the regions as the log's operand cells
+    transposed = False
+    _array: Array | None = None
+    allocation: Allocation
 
-    def __init__(self, tl: Language, allocation: Allocation | None, shape: tuple[int, ...], dtype: DType) -> None:
+    def __init__(self, tl: Language, shape: tuple[int, ...], dtype: DType) -> None:
         self.tl = tl
         self.shape = shape
         self.dtype = dtype
         self.size = math.prod(shape)  # elements
-        self.strides = row_major(shape, dtype.itemsize)
-        self.axes: Axes = ()
-        self.regions: tuple[Region, ...] = ()
-        self.op: Op | None = None
-        self.completion = False
-        self.channel: Channel | None = None  # of a message slot; `readers` are the ops that read the slot
-        self.readers: list[Op] | None = None
-        self.message: Arrival | None = None
-        self._array: Array | None = None
-        if allocation is not None:
-            self.place(allocation)
 
     def place(self, allocation: Allocation) -> None:
         """Put the handle's data at the start of `allocation`."""
-        size = self.size * self.dtype.itemsize
+        lo, size = allocation.lo, self.size * self.dtype.itemsize
         self.allocation = allocation
-        self.regions = (Region(allocation, allocation.lo, allocation.lo + size),)
+        self.regions = ((allocation, lo, lo + size),)
+        self.cells = (allocation.label, lo - allocation.base, size)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next along each axis."""
+        if self.transposed:
+            return row_major(self.shape[::-1], self.dtype.itemsize)[::-1]
+        return row_major(self.shape, self.dtype.itemsize)
 
     def array(self) -> Array:
         if self._array is None:

@@ -30,10 +30,7 @@ class Header:
 class Arrival(Token):
     """A message at its receiver, or a credit at its sender: `op` brought it, `slot` is where it is or what is free."""
 
-    __slots__ = ("_units", "header", "op", "setter", "slot", "who_says")
-
     def __init__(self, setter: Kernel, units: tuple[Unit, ...], who_says: str) -> None:
-        super().__init__()
         self.setter = setter  # the kernel that could bring it
         self._units = units
         self.who_says = who_says

@@ -45,8 +45,8 @@ class Language(GemmOps, QueueOps, MathOps):
         if not isinstance(h, Handle) or len(h.shape) != 2:
             self._refuse(site, "bad-parameter", "trans", f"got {h!r}", "pass a handle with two axes")
         self._alive(h, "trans", site)
-        seen = Handle(self, None, h.shape[::-1], h.dtype)  # type: ignore[arg-type]
-        seen.allocation, seen.regions, seen.strides = h.allocation, h.regions, h.strides[::-1]
+        seen = Handle(self, h.shape[::-1], h.dtype)
+        seen.allocation, seen.regions, seen.cells, seen.transposed = h.allocation, h.regions, h.cells, not h.transposed
         seen.axes, seen.op, seen.completion = h.axes[::-1], h.op, h.completion
         seen.channel, seen.readers = h.channel, h.readers
         return seen

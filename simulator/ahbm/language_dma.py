@@ -55,10 +55,9 @@ class DmaOps(Speech):
 
     def _transfer(self, name: str, kind: str, unit: Any, block: Block, reads: Any, writes: Any, site: int) -> Op:
         pointer = block.pointer
-        item = pointer.dtype.itemsize
-        burst = self._timing.spec.burst_bytes
-        ranges = covers(pointer.byte, block.shape, block.strides, item)
-        charged = sum(-(-hi // burst) * burst - lo // burst * burst for lo, hi in ranges)
+        burst, byte = self._timing.spec.burst_bytes, pointer.byte
+        ranges = covers(block.shape, block.strides, pointer.dtype.itemsize)
+        charged = sum(-(-(byte + hi) // burst) * burst - (byte + lo) // burst * burst for lo, hi in ranges)
         peer = pointer.pe if pointer.pe != self._pe.number else NONE
         op = self._op(
             name, unit, site, reads, writes, size=sum(hi - lo for lo, hi in ranges), charged=charged,

@@ -144,7 +144,8 @@ class GemmOps(DmaOps):
             block = self._block(site, "composite", out, (m, n), None)
             return self._allocate((m, n), float32, "composite", site), block
         placed = self._result(out, (m, n), float32, "composite", site)
-        result = Handle(self, placed.allocation, (m, n), placed.dtype)  # type: ignore[arg-type]
+        result = Handle(placed.tl, (m, n), placed.dtype)
+        result.place(placed.allocation)
         return result, None
 
     # Submission
@@ -160,9 +161,7 @@ class GemmOps(DmaOps):
             composite.writeback = self._writeback(op, result, target, site)
         if self._data:
             self._give_data(composite, a, b, steps, result, target)
-        self._sim.count_op()
-        for observe in self._probes.issue:
-            observe(op)
+        self._announce(op)
         self._sim.at(self._kernel.now, op.key, self._pe.scheduler.submit, composite)
         for source in (a, b, *(operand for step in steps for operand in step[1:])):
             if isinstance(source, Handle) and source.readers is not None:

@@ -6,7 +6,7 @@ Shapes broadcast only along a written 1; operands are computed in float32. PYTES
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ import numpy as np
 from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
 from pytest_kernbench.simulator.memory.dtypes import float32, uint8
+from pytest_kernbench.simulator.memory.space import Region
+from pytest_kernbench.simulator.ops.log import NONE, WIDTH
+from pytest_kernbench.simulator.ops.op import Op
 from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, REDUCTIONS
 
 OWN_FILES.add(__file__)
@@ -23,6 +26,14 @@ Number = int | float
 
 class MathOps(Speech):
     """Everything the MATH unit does."""
+
+    @cached_property
+    def _math_cost(self) -> int:
+        return self._timing.issue_cycles("math")
+
+    @cached_property
+    def _cycles(self) -> Callable[[str, int], int]:
+        return cache(self._timing.math_cycles)
 
     # Making and writing scratch
 
@@ -133,27 +144,31 @@ class MathOps(Speech):
 
     def _elementwise(self, name: str, operands: tuple[Any, ...], out: Handle | None) -> Handle:
         site = self._site()
-        handles = []
+        unit = self._pe.math
+        handles: list[Handle] = []
         for operand in operands:
             if isinstance(operand, Handle):
-                self._use(operand, self._pe.math, name, site)
+                self._use(operand, unit, name, site)
                 handles.append(operand)
             else:
                 self._number(operand, name, site)
         if not handles:
             self._refuse(site, "bad-parameter", name, "no operand is a handle", "pass data on chip")
-        shape = self._common_shape(tuple(handle.shape for handle in handles), name, site)
-        fresh = out is None
-        out = self._result(out, shape, uint8 if name in MASKS else float32, name, site)
-        if fresh:
-            out.axes = next((handle.axes for handle in handles if handle.shape == shape and handle.axes), ())
-        return self._math(name, tuple(handles), out, self._with_numbers(name, operands), site)
+        first, last = handles[0], handles[-1]
+        shape = first.shape
+        if len(handles) > 2 or last.shape != shape:
+            shape = self._common_shape(tuple(handle.shape for handle in handles), name, site)
+        if out is None:
+            result = self._allocate(shape, uint8 if name in MASKS else float32, name, site)
+            result.axes = first.axes if first.axes and first.shape == shape else last.axes
+        else:
+            result = self._result(out, shape, float32, name, site)
+        compute = ELEMENTWISE[name] if len(handles) == len(operands) else self._with_numbers(name, operands)
+        return self._math(name, tuple(handles), result, compute, site)
 
     def _with_numbers(self, name: str, operands: tuple[Any, ...]) -> Callable[..., Any]:
         """The function of the handles alone: numbers stay where they were said."""
         function = ELEMENTWISE[name]
-        if all(isinstance(operand, Handle) for operand in operands):
-            return function
 
         def compute(*arrays: Any) -> Any:
             left = iter(arrays)
@@ -176,26 +191,38 @@ class MathOps(Speech):
     def _math(
         self, name: str, sources: tuple[Handle, ...], out: Handle, compute: Callable[..., Any], site: int
     ) -> Handle:
-        """One op on MATH: reads `sources`, writes `out`."""
-        elements = max(out.size, *(source.size for source in sources)) if sources else out.size
-        reads = tuple(region for source in sources for region in source.regions)
-        shape = self._log.shapes.id(out.shape)
-        op = self._op(name, self._pe.math, site, reads, out.regions, work=elements, shape=shape)
-        op.occupancy = self._timing.math_cycles(name, elements)
+        """One op on MATH: reads `sources`, writes `out`. The busiest call of all, so it opens its row by hand."""
+        kernel, log, unit = self._kernel, self._log, self._pe.math
+        kernel.now += self._math_cost
+        reads: tuple[Region, ...] = ()
+        cells: tuple[int, ...] = ()
+        elements = out.size
+        for source in sources:
+            reads += source.regions
+            cells += source.cells
+            if source.size > elements:
+                elements = source.size
+        operand = len(log.operand_cells) // 3
+        log.operand_cells.extend(cells + out.cells)
+        row = len(log.cells) // WIDTH
+        log.cells.extend((
+            log.names.id(name), unit.kind, kernel.program, kernel.now, NONE, NONE, NONE, 0, 0, elements,
+            log.shapes.id(out.shape), operand, len(reads), 1, NONE, NONE, NONE, NONE, self._region, site, NONE, 0,
+        ))  # fmt: skip
+        self._count += 1
+        op = Op(name, kernel, unit, kernel.key | self._count, row, site, kernel.now)
+        op.reads, op.writes = reads, out.regions
+        op.occupancy = self._cycles(name, elements)
         if self._data:
-            op.compute = compute
+            op.compute, op.target = compute, out.array()
             op.sources = tuple(source.array() for source in sources)
-            op.target = out.array()
-        self._post(op)
-        self._note_readers(sources, op)
+        self._announce(op)
+        unit.post(op)
+        for source in sources:
+            if source.readers is not None:  # a message slot is given back after its readers have ended
+                source.readers.append(op)
         out.op = op
         return out
-
-    def _note_readers(self, sources: tuple[Handle, ...], op: Any) -> None:
-        """A message slot is given back after its readers have ended."""
-        for source in sources:
-            if source.readers is not None:
-                source.readers.append(op)
 
     def _common_shape(self, shapes: tuple[Shape, ...], call: str, site: int) -> Shape:
         """What `shapes` broadcast to, if they may (ADR-0061)."""

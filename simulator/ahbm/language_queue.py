@@ -12,7 +12,7 @@ from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.ipcq import Channel, Header
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
 from pytest_kernbench.simulator.memory.dtypes import DType
-from pytest_kernbench.simulator.memory.space import Allocation, Region
+from pytest_kernbench.simulator.memory.space import Allocation
 from pytest_kernbench.simulator.ops.log import END, START, WIDTH
 from pytest_kernbench.simulator.ops.op import Op
 from pytest_kernbench.simulator.ops.semantics.elementwise import copy
@@ -34,11 +34,11 @@ class QueueOps(Speech):
         size = h.size * h.dtype.itemsize
         self._fits_slot("send", h.shape, h.dtype, size, site)
         slot = self._free_slot(channel, site)
-        message = Allocation(slot.space, slot.lo, slot.lo + size, "slot", slot.label, self._launch.next_serial())
+        message = Allocation(slot.space, slot.lo, slot.lo + size, "slot", slot.label)
         for observe in self._probes.alloc:
             observe(message)
         op = self._op(
-            "send", channel.unit, site, h.regions, (Region(message, message.lo, message.hi),), size=size, charged=size,
+            "send", channel.unit, site, h.regions, ((message, message.lo, message.hi),), size=size, charged=size,
             shape=self._log.shapes.id(h.shape), peer=channel.receiver.program, message=channel.credits.claimed - 1,
         )  # fmt: skip
         op.occupancy, op.route = self._timing.message(self._pe.number, self._launch.pe_of(channel.receiver), size)
@@ -111,7 +111,7 @@ class QueueOps(Speech):
         channel = self._channel(call, direction, site, outgoing=False)
         shape, kind = self._shape(site, call, shape), self._dtype(site, call, dtype)
         self._fits_slot(call, shape, kind, math.prod(shape) * kind.itemsize, site)
-        handle = Handle(self, None, shape, kind)  # type: ignore[arg-type]
+        handle = Handle(self, shape, kind)  # type: ignore[arg-type]
         handle.channel = channel
         return handle, channel
 
@@ -164,8 +164,7 @@ class QueueOps(Speech):
         op.occupancy, op.route = self._timing.message(self._pe.number, self._launch.pe_of(sender), size)
         slot = h.allocation
         op.then = lambda op: channel.deliver_credit(slot, op, op.end)
-        for observe in self._probes.issue:
-            observe(op)
+        self._announce(op)
         self._post_after(op, list(after))
         slot.alive = False
         self._pe.held.remove(h)

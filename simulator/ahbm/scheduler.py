@@ -22,6 +22,10 @@ from pytest_kernbench.simulator.ops.semantics.matmul import matmul
 from pytest_kernbench.simulator.ops.unit import Unit
 
 
+# Cells that differ from one composite of a plan to the next; a plan's operands count from its first.
+ADDED = [columns.PROGRAM, columns.PARENT, columns.REGION, columns.SITE, columns.ISSUE, columns.PEER]
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """Rows [first, last) of the streamed operand: their bytes from `offset` on, in `runs` contiguous runs."""
@@ -88,16 +92,17 @@ class Plan:
         for number, panel in enumerate(self.panels):
             if streamed:
                 self.panel_rows.append(len(cells) + 1)
-                cells.append(self._panel_cells(panel, len(operands), timing, log))
+                cells.append(self._panel_cells(panel, number, len(operands), log))
                 operands.append((panel.offset, panel.span))
             self.run_rows.append(len(cells) + 1)
-            for index, tile in enumerate(self._tiles(shape, timing.spec, panel)):
-                tile_rows.append(len(cells) + 1)
+            for tile in self._tiles(shape, timing.spec, panel):
+                tile_rows.append(len(cells))
                 runs.append(number)
-                cells.append(self._tile_cells(tile, log))
+                cells.append(self._tile_cells(tile, number, log))
         self.rows = len(cells)
         self.block = np.array(cells, np.int32)
-        self.operands = np.array(operands, np.int64).reshape(-1, 2)
+        self.block[:, ADDED] = 0
+        self.operands = np.array([(0, *operand) for operand in operands], np.uint32).reshape(-1, 3)
         self.tile_rows = np.array(tile_rows)
         self._place_tiles(runs)
 
@@ -105,27 +110,27 @@ class Plan:
         """When each sub-tile starts, counted from the start of its run."""
         self.tile_run = np.array(runs)
         first = np.searchsorted(self.tile_run, self.tile_run)
-        self.tile_offset = (np.arange(len(runs)) - first) * self.tile_cycles
-        self.tile_length = np.full(len(runs), self.tile_cycles)
-        later_in_first_run = (self.tile_run == 0) & (np.arange(len(runs)) > 0)
-        self.tile_offset[later_in_first_run] += self.fill
-        self.tile_length[0] += self.fill
+        starts = (np.arange(len(runs)) - first) * self.tile_cycles
+        ends = starts + self.tile_cycles
+        starts[1:][self.tile_run[1:] == 0] += self.fill
+        ends[self.tile_run == 0] += self.fill
+        self.tile_times = np.stack([starts, ends, ends], axis=1).astype(np.int32)  # start, free, end
 
-    def _panel_cells(self, panel: Panel, operand: int, timing: Timing, log: OpLog) -> list[int]:
+    def _panel_cells(self, panel: Panel, number: int, operand: int, log: OpLog) -> list[int]:
         cells = [NONE] * WIDTH
         cells[columns.NAME], cells[columns.UNIT] = log.names.id("panel"), log.units.id("DMA_R")
         cells[columns.BYTES], cells[columns.CHARGED], cells[columns.WORK] = panel.size, panel.charged, 0
         cells[columns.OPERANDS], cells[columns.READS], cells[columns.WRITES] = operand, 1, 0
-        cells[columns.RUNS] = panel.runs
+        cells[columns.RUNS], cells[columns.MESSAGE] = panel.runs, number
         return cells
 
-    def _tile_cells(self, tile: tuple[int, int, int], log: OpLog) -> list[int]:
+    def _tile_cells(self, tile: tuple[int, int, int], number: int, log: OpLog) -> list[int]:
         cells = [NONE] * WIDTH
         cells[columns.NAME], cells[columns.UNIT] = log.names.id("gemm"), log.units.id("GEMM")
         cells[columns.BYTES], cells[columns.CHARGED] = 0, 0
         cells[columns.WORK], cells[columns.SHAPE] = tile[0] * tile[1] * tile[2], log.shapes.id(tile)
         cells[columns.OPERANDS], cells[columns.READS], cells[columns.WRITES] = 0, 0, 0
-        cells[columns.RUNS] = 0
+        cells[columns.RUNS], cells[columns.MESSAGE] = 0, number
         return cells
 
     def _tiles(self, shape: Shape, spec: Any, panel: Panel) -> list[tuple[int, int, int]]:
@@ -158,8 +163,6 @@ def _bursts(lo: int, size: int, burst: int) -> int:
 
 class CompositeOp(Op):
     """The row, access set and token of a composite."""
-
-    __slots__ = ("scheduler",)
 
     scheduler: Scheduler
 
@@ -204,32 +207,32 @@ class Composite:
 
     def open_rows(self, log: OpLog, region: int, label: int, offset: int, issue: int) -> None:
         """Append the plan's rows behind the composite's own; `offset` is the operand's place in its tensor."""
-        block = self.plan.block.copy()
-        block[:, columns.PROGRAM] = self.op.kernel.program
-        block[:, columns.PARENT] = self.op.row
-        block[:, columns.REGION] = region
-        block[:, columns.SITE] = self.op.site
-        block[:, columns.ISSUE] = issue
-        block[:, columns.PEER] = self.there if self.there != self.here else NONE
-        block[:, columns.OPERANDS] += len(log.operand_cells) // 3
-        log.cells.frombytes(block.tobytes())
-        if len(self.plan.operands):
-            operands = np.empty((len(self.plan.operands), 3), np.uint32)
+        log.cells.frombytes((self.plan.block + self._common_cells(log, region, issue)).tobytes())
+        if self.plan.panel_rows:
+            operands = self.plan.operands.copy()
             operands[:, 0] = label
-            operands[:, 1] = self.plan.operands[:, 0] + offset
-            operands[:, 2] = self.plan.operands[:, 1]
+            operands[:, 1] += offset
             log.operand_cells.frombytes(operands.tobytes())
+
+    def _common_cells(self, log: OpLog, region: int, issue: int) -> Array:
+        """What every row behind the composite's own adds to its plan, whose cells stand at 0 there."""
+        cells = np.zeros(WIDTH, np.int32)
+        cells[columns.PROGRAM] = self.op.kernel.program
+        cells[columns.PARENT] = self.op.row
+        cells[columns.REGION] = region
+        cells[columns.SITE] = self.op.site
+        cells[columns.ISSUE] = issue
+        cells[columns.PEER] = self.there if self.there != self.here else NONE
+        cells[columns.OPERANDS] = len(log.operand_cells) // 3
+        return cells
 
     def fill_rows(self, log: OpLog) -> None:
         """Write the sub-tiles' times, which follow from the start of each run."""
         plan = self.plan
-        starts = np.array(self.run_starts)[plan.tile_run] + plan.tile_offset
-        ends = starts + plan.tile_length
-        view = np.frombuffer(log.cells, np.int32).reshape(-1, WIDTH)
-        rows = plan.tile_rows + self.op.row
-        view[rows, columns.START] = starts
-        view[rows, columns.FREE] = ends
-        view[rows, columns.END] = ends
+        first = self.op.row + 1
+        view = np.frombuffer(log.cells, np.int32).reshape(-1, WIDTH)[first : first + plan.rows]
+        starts = np.array(self.run_starts, np.int32)[plan.tile_run, None]
+        view[plan.tile_rows, columns.START : columns.END + 1] = starts + plan.tile_times
 
 
 class Scheduler:

@@ -37,6 +37,7 @@ class Speech:
         self._log = launch.log
         self._sim = launch.sim
         self._probes = launch.sim.probes
+        self._observers = launch.sim.probes.issue
         self._timing = launch.timing
         self._data = launch.data
         self._cpu = launch.log.units.id("CPU")
@@ -136,10 +137,17 @@ class Speech:
 
     def _post(self, op: Op) -> None:
         """Tell the observers, and the unit at the cycle of the issue."""
-        self._sim.count_op()
-        for observe in self._probes.issue:
-            observe(op)
+        self._announce(op)
         self._sim.at(self._kernel.now, op.key, op.unit.submit, op)
+
+    def _announce(self, op: Op) -> None:
+        """One more op was said: count it, and tell the observers."""
+        sim = self._sim
+        sim.ops_left -= 1
+        if sim.ops_left < 0:
+            sim.stop_endless(self._kernel, self._log.site(op.site))
+        for observe in self._observers:
+            observe(op)
 
     # Waiting
 
@@ -175,9 +183,10 @@ class Speech:
         if handle.message is not None:
             fact = "the message of a recv_async is used before it was waited for"
             self._refuse(site, "race-raw", call, fact, "tl.wait(handle) first")
-        self._alive(handle, call, site)
+        if not handle.allocation.alive:
+            self._refuse_dead(handle, call, site)
         op = handle.op
-        if op is not None and not op.awaited and op.unit is not unit and not handle.completion:
+        if op is not None and op.unit is not unit and not op.awaited and not handle.completion:
             self._wait_op(op, site, f"its operand, {op.name} of row {op.row}")
 
     def _alive(self, handle: Handle, call: str, site: int) -> None:
@@ -195,7 +204,7 @@ class Speech:
 
     def _allocate(self, shape: Shape, dtype: DType, call: str, site: int) -> Handle:
         """Scratch for a result, or the refusal that says how full it is."""
-        handle = Handle(self, None, shape, dtype)  # type: ignore[arg-type]
+        handle = Handle(self, shape, dtype)  # type: ignore[arg-type]
         size = handle.size * dtype.itemsize
         if not self._scratch.fits(size):
             fact = (

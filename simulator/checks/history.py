@@ -30,8 +30,20 @@ class History:
         self._starts: list[int] = []
         self._ranges: list[Range] = []
 
+    def __bool__(self) -> bool:
+        return True  # an empty history is still one: `space.touched or ...` asks whether there is one
+
     def __len__(self) -> int:
         return len(self._ranges)
+
+    def exact(self, lo: int, hi: int) -> Range | None:
+        """The range [lo, hi) if it is one: the common case, a tile touched again."""
+        index = bisect_right(self._starts, lo) - 1
+        if index >= 0:
+            found = self._ranges[index]
+            if found.lo == lo and found.hi == hi:
+                return found
+        return None
 
     def touch(self, lo: int, hi: int) -> list[Range]:
         """The ranges that make up [lo, hi) exactly, new ones where nobody has been."""

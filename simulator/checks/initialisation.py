@@ -1,6 +1,6 @@
 """Reads of bytes that nobody wrote, by validity of bytes and not by NaN, so that integers count too.
 
-A new owner of scratch starts with nothing valid, whatever the last owner wrote. PYTEST_DONT_REWRITE
+Kept per allocation: a new owner of scratch starts with nothing valid, whatever the last owner wrote. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from typing import Any
 
-from pytest_kernbench.simulator.errors import Hazard, Involved
+from pytest_kernbench.simulator.checks.about import about
+from pytest_kernbench.simulator.errors import Hazard
 from pytest_kernbench.simulator.probes import Observer
 
 
@@ -32,15 +33,6 @@ class Ranges:
             lo, hi = min(lo, starts[first]), max(hi, ends[last - 1])
         starts[first:last], ends[first:last] = [lo], [hi]
 
-    def remove(self, lo: int, hi: int) -> None:
-        starts, ends = self._starts, self._ends
-        first, last = bisect_right(ends, lo), bisect_left(starts, hi)
-        if first >= last:
-            return
-        kept = [(start, end) for start, end in ((starts[first], lo), (hi, ends[last - 1])) if start < end]
-        starts[first:last] = [start for start, _ in kept]
-        ends[first:last] = [end for _, end in kept]
-
     def missing(self, lo: int, hi: int) -> tuple[int, int] | None:
         """The first range of [lo, hi) that is not in the set."""
         index = bisect_right(self._starts, lo) - 1
@@ -60,47 +52,47 @@ class InitialisationChecker(Observer):
     def __init__(self, replay: str, log: Any) -> None:
         self._replay = replay
         self._log = log
-        self._valid: dict[int, Ranges] = {}
         self._found: dict[tuple[int, str], Hazard] = {}
 
-    def _space(self, allocation: Any) -> Ranges:
-        found = self._valid.get(allocation.space.id)
-        if found is None:
-            found = self._valid[allocation.space.id] = Ranges()
-        return found
-
     def host_write(self, allocation: Any, lo: int, hi: int) -> None:
-        self._space(allocation).add(lo, hi)
-
-    def alloc(self, allocation: Any) -> None:
-        self._space(allocation).remove(allocation.lo, allocation.hi)
+        self._write(allocation, lo, hi)
 
     def issue(self, op: Any) -> None:
-        for region in op.streamed:
-            self._read(op, region)
         for region in op.reads:
-            self._read(op, region)
-        for allocation, lo, hi in op.writes:
-            self._space(allocation).add(lo, hi)
+            if not region[0].filled:
+                self._read(op, *region)
+        for region in op.streamed:
+            if not region[0].filled:
+                self._read(op, *region)
+        for region in op.writes:
+            if not region[0].filled:
+                self._write(*region)
 
-    def _read(self, op: Any, region: Any) -> None:
-        allocation, lo, hi = region
-        gap = self._space(allocation).missing(lo, hi)
+    def _read(self, op: Any, allocation: Any, lo: int, hi: int) -> None:
+        valid = allocation.valid
+        gap = (lo, hi) if valid is None else valid.missing(lo, hi)
         if gap is not None:
             self._report(op, allocation, *gap)
 
+    def _write(self, allocation: Any, lo: int, hi: int) -> None:
+        """A whole allocation written is remembered as one bit: all there is for most scratch."""
+        if lo <= allocation.lo and hi >= allocation.hi:
+            allocation.filled = True
+            return
+        if allocation.valid is None:
+            allocation.valid = Ranges()
+        allocation.valid.add(lo, hi)
+
     def _report(self, op: Any, allocation: Any, lo: int, hi: int) -> None:
         kind = "past-logical-length" if allocation.past else "uninitialised-read"
-        base = allocation.base
-        where = f"{allocation.name}[{lo - base}:{hi - base}] of {allocation.space.name}"
-        about = Involved(op.row, op.name, op.unit.name, op.kernel.name, where, self._log.site(op.site))
+        reader = about(op, (allocation, lo, hi), self._log)
         if allocation.past:
-            fact = f"{about}\n  reads behind the valid rows of {allocation.name}; give the last tile its exact width"
+            fact = f"{reader}\n  reads behind the valid rows of {allocation.name}; give the last tile its exact width"
         else:
-            fact = f"{about}\n  reads bytes that nothing has written; write them first (tl.zeros, tl.load, out=)"
+            fact = f"{reader}\n  reads bytes that nothing has written; write them first (tl.zeros, tl.load, out=)"
         key = (op.site, allocation.name)
         earlier = self._found.get(key)
-        hazard = Hazard(kind, fact, (about,), replay=self._replay)
+        hazard = Hazard(kind, fact, (reader,), replay=self._replay)
         self._found[key] = hazard if earlier is None else replace(earlier, count=earlier.count + 1)
 
     def findings(self) -> list[Hazard]:

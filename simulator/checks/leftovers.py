@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_kernbench.simulator.errors import Hazard, Involved
+from pytest_kernbench.simulator.checks.about import about
+from pytest_kernbench.simulator.errors import Hazard
 from pytest_kernbench.simulator.probes import Observer
 
 AWAITED = frozenset({"load", "store", "composite"})
@@ -19,39 +20,39 @@ class LeftoverChecker(Observer):
     def __init__(self, replay: str, log: Any) -> None:
         self._replay = replay
         self._log = log
-        self._last: dict[tuple[int, str, str], list[Any]] = {}
+        self._last: dict[tuple[int, str], list[Any]] = {}
         self._findings: list[Hazard] = []
 
     def issue(self, op: Any) -> None:
         if op.name in AWAITED:
-            self._last.setdefault((op.kernel.program, op.unit.name, op.name), []).append(op)
+            self._last.setdefault((op.kernel.program, op.unit.name), []).append(op)
 
     def wake(self, kernel: Any, op: Any) -> None:
         """Ops of a unit end in order: what was said before `op` is over too."""
-        for name in AWAITED:
-            ops = self._last.get((op.kernel.program, op.unit.name, name))
-            if ops and op.kernel is kernel:
+        if op.kernel is kernel:
+            ops = self._last.get((kernel.program, op.unit.name))
+            if ops:
                 ops[:] = [each for each in ops if each.row > op.row]
 
     def finish(self, kernel: Any) -> None:
-        for (program, _, _), ops in self._last.items():
+        for (program, _), ops in self._last.items():
             if program == kernel.program and ops:
                 self._left_in_flight(kernel, ops)
 
     def _left_in_flight(self, kernel: Any, ops: list[Any]) -> None:
         op = ops[0]
-        about = self._about(op)
+        first = about(op, next(iter(op.writes), None), self._log)
         more = f" (and {len(ops) - 1} more)" if len(ops) > 1 else ""
-        message = f"{kernel.name} ended while nobody had waited for\n  {about}{more}\n  tl.wait what it returned"
-        self._findings.append(Hazard("op-in-flight-at-exit", message, (about,), len(ops), self._replay))
+        message = f"{kernel.name} ended while nobody had waited for\n  {first}{more}\n  tl.wait what it returned"
+        self._findings.append(Hazard("op-in-flight-at-exit", message, (first,), len(ops), self._replay))
 
     def end_of_run(self, channels: Any) -> None:
         for channel in channels:
             left = channel.messages.unclaimed()
             for arrival in left:
-                about = self._about(arrival.op)
-                message = f"{about}\n  was sent {channel.name} and never received; receive it or do not send it"
-                self._findings.append(Hazard("message-left", message, (about,), replay=self._replay))
+                sent = about(arrival.op, next(iter(arrival.op.writes), None), self._log)
+                message = f"{sent}\n  was sent {channel.name} and never received; receive it or do not send it"
+                self._findings.append(Hazard("message-left", message, (sent,), replay=self._replay))
             lost = channel.credits_out - len(left)
             if lost:
                 message = (
@@ -59,14 +60,6 @@ class LeftoverChecker(Observer):
                     f"wait for every recv_async and release what was received"
                 )
                 self._findings.append(Hazard("credit-lost", message, (), lost, self._replay))
-
-    def _about(self, op: Any) -> Involved:
-        region = next(iter(op.writes), None)
-        where = "no bytes"
-        if region is not None:
-            allocation, lo, hi = region
-            where = f"{allocation.name}[{lo - allocation.base}:{hi - allocation.base}] of {allocation.space.name}"
-        return Involved(op.row, op.name, op.unit.name, op.kernel.name, where, self._log.site(op.site))
 
     def findings(self) -> list[Hazard]:
         return self._findings

@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pytest_kernbench.simulator.checks.about import about
 from pytest_kernbench.simulator.checks.history import History
-from pytest_kernbench.simulator.errors import Hazard, Involved
+from pytest_kernbench.simulator.errors import Hazard
 from pytest_kernbench.simulator.probes import Observer
 
 Known = dict[int, int]  # pipe -> how many of its ops are known to be over
+Access = tuple[int, int, Any, Any]  # pipe, epoch, op, allocation
 NOTHING: Known = {}
 
+VERBS = {"race-raw": ("writes", "reads"), "race-war": ("reads", "overwrites"), "race-waw": ("writes", "overwrites")}
 REMEDY = {
     "race-raw": "wait for the first before the second is said",
     "race-war": "wait for the reader (or for an op after it on its unit) before the bytes are overwritten or given away",
@@ -34,18 +37,6 @@ class Clock:
         self.epoch = 0
         self.known = NOTHING
         self.seen = NOTHING
-
-
-class Access:
-    """An op's touch of some bytes."""
-
-    __slots__ = ("allocation", "clock", "epoch", "op")
-
-    def __init__(self, op: Any, clock: Clock, allocation: Any) -> None:
-        self.op = op
-        self.clock = clock
-        self.epoch = clock.epoch
-        self.allocation = allocation
 
 
 def join(one: Known, other: Known) -> Known:
@@ -68,7 +59,6 @@ class RaceChecker(Observer):
         self._replay = replay
         self._log = log
         self._clocks = 0
-        self._spaces: dict[int, History] = {}
         self._found: dict[tuple[str, int, int], Hazard] = {}
 
     # Clocks
@@ -77,13 +67,14 @@ class RaceChecker(Observer):
         kernel.known = NOTHING
 
     def wake(self, kernel: Any, op: Any) -> None:
-        clock = op.unit.clock
-        if kernel.known.get(clock.number, 0) >= op.epoch:
+        number = op.unit.clock.number
+        if kernel.known.get(number, 0) >= op.epoch:
             return  # a pipe's knowledge only grows, so the kernel has this too
         known = dict(join(kernel.known, op.known))
-        known[clock.number] = op.epoch
-        if op.stream is not None and op.stream.clock is not None:
-            known[op.stream.clock.number] = max(known.get(op.stream.clock.number, 0), op.after_stream)
+        known[number] = op.epoch
+        if op.after_stream:
+            stream = op.stream.clock.number
+            known[stream] = max(known.get(stream, 0), op.after_stream)
         kernel.known = known
 
     def _tick(self, pipe: Any, op: Any) -> Clock:
@@ -92,9 +83,10 @@ class RaceChecker(Observer):
         if clock is None:
             self._clocks += 1
             clock = pipe.clock = Clock(self._clocks)
-        if op.kernel.known is not clock.seen:
-            clock.seen = op.kernel.known
-            clock.known = join(clock.known, clock.seen)
+        known = op.kernel.known
+        if known is not clock.seen:
+            clock.seen = known
+            clock.known = join(clock.known, known)
         for earlier in op.after:
             clock.known = join(clock.known, {**earlier.known, earlier.unit.clock.number: earlier.epoch})
         clock.epoch += 1
@@ -115,59 +107,72 @@ class RaceChecker(Observer):
         for region in op.writes:
             self._write(op, clock, region)
 
-    def _history(self, region: Any) -> History:
-        found = self._spaces.get(region.allocation.space.id)
-        if found is None:
-            found = self._spaces[region.allocation.space.id] = History()
+    def _history(self, space: Any) -> History:
+        found: History = History()
+        space.touched = found
         return found
 
     def _read(self, op: Any, clock: Clock, region: Any) -> None:
-        access = Access(op, clock, region.allocation)
-        for piece in self._history(region).touch(region.lo, region.hi):
-            write = piece.write
-            if write is not None and write.clock is not clock and clock.known.get(write.clock.number, 0) < write.epoch:
-                self._report("race-raw", write, access, piece)
+        allocation, lo, hi = region
+        history = allocation.space.touched or self._history(allocation.space)
+        access = (clock.number, clock.epoch, op, allocation)
+        piece = history.exact(lo, hi)
+        for piece in (piece,) if piece is not None else history.touch(lo, hi):
+            self._check_write("race-raw", piece, access, clock)
             piece.reads[clock.number] = access
 
     def _write(self, op: Any, clock: Clock, region: Any) -> None:
-        access = Access(op, clock, region.allocation)
-        history = self._history(region)
-        pieces = history.touch(region.lo, region.hi)
-        known = clock.known
+        allocation, lo, hi = region
+        history = allocation.space.touched or self._history(allocation.space)
+        access = (clock.number, clock.epoch, op, allocation)
+        piece = history.exact(lo, hi)
+        if piece is not None:
+            self._check_write("race-waw", piece, access, clock)
+            if piece.reads:
+                self._check_reads(piece, access, clock)
+                piece.reads = {}
+            piece.write = access
+            return
+        pieces = history.touch(lo, hi)
         for piece in pieces:
-            write = piece.write
-            if write is not None and write.clock is not clock and known.get(write.clock.number, 0) < write.epoch:
-                self._report("race-waw", write, access, piece)
-            for read in piece.reads.values():
-                if read.clock is not clock and known.get(read.clock.number, 0) < read.epoch:
-                    self._report("race-war", read, access, piece)
-        history.replace(region.lo, region.hi, pieces, access)
+            self._check_write("race-waw", piece, access, clock)
+            self._check_reads(piece, access, clock)
+        history.replace(lo, hi, pieces, access)
+
+    def _check_write(self, kind: str, piece: Any, access: Access, clock: Clock) -> None:
+        write = piece.write
+        if write is not None and write[0] != clock.number and clock.known.get(write[0], 0) < write[1]:
+            self._report(kind, write, access, piece)
+
+    def _check_reads(self, piece: Any, access: Access, clock: Clock) -> None:
+        for pipe, read in piece.reads.items():
+            if pipe != clock.number and clock.known.get(pipe, 0) < read[1]:
+                self._report("race-war", read, access, piece)
 
     # Lifetimes
 
     def recycle(self, kernel: Any, op: Any, site: Any) -> None:
         """A scope is left with the target of `op` in it: has its kernel waited for it?"""
         if kernel.known.get(op.unit.clock.number, 0) < op.epoch:
-            first = _about(op, op.writes[0], self._log)
-            message = (
-                f"{first}\n  is still in flight when its tl.scratch_scope is left at {site}\n  "
-                f"{REMEDY['recycle-in-flight']}"
-            )
+            first = about(op, op.writes[0], self._log)
+            remedy = REMEDY["recycle-in-flight"]
+            message = f"{first}\n  is still in flight when its tl.scratch_scope is left at {site}; {remedy}"
             self._note(Hazard("recycle-in-flight", message, (first,), replay=self._replay), op.site, -1)
 
     # Findings
 
     def _report(self, kind: str, first: Access, second: Access, piece: Any) -> None:
-        if first.allocation is not second.allocation:
+        _, _, earlier, owner = first
+        _, _, later, allocation = second
+        did, does = VERBS[kind]
+        if owner is not allocation and owner.space is allocation.space and not owner.alive:
             kind = "recycle-in-flight"  # the bytes have another owner by now
-        region = _Bytes(second.allocation, piece.lo, piece.hi)
-        ops = (_about(first.op, region._replace(first.allocation), self._log), _about(second.op, region, self._log))
-        does = {"race-raw": ("writes", "reads"), "race-war": ("reads", "overwrites"), "race-waw": ("writes", "overwrites")}
-        verbs = does.get(kind, ("uses", "reuses"))
-        message = (
-            f"{ops[1]}\n  {verbs[1]} what\n  {ops[0]}\n  {verbs[0]}, and no wait puts one before the other; {REMEDY[kind]}"
+        ops = (
+            about(earlier, (owner, piece.lo, piece.hi), self._log),
+            about(later, (allocation, piece.lo, piece.hi), self._log),
         )
-        self._note(Hazard(kind, message, ops, replay=self._replay), first.op.site, second.op.site)
+        message = f"{ops[1]}\n  {does} what\n  {ops[0]}\n  {did}, and no wait puts one before the other; {REMEDY[kind]}"
+        self._note(Hazard(kind, message, ops, replay=self._replay), earlier.site, later.site)
 
     def _note(self, hazard: Hazard, first_site: int, second_site: int) -> None:
         key = (hazard.kind, first_site, second_site)
@@ -176,23 +181,3 @@ class RaceChecker(Observer):
 
     def findings(self) -> list[Hazard]:
         return list(self._found.values())
-
-
-class _Bytes:
-    """Bytes of an allocation, as a finding shows them."""
-
-    __slots__ = ("allocation", "hi", "lo")
-
-    def __init__(self, allocation: Any, lo: int, hi: int) -> None:
-        self.allocation = allocation
-        self.lo = lo
-        self.hi = hi
-
-    def _replace(self, allocation: Any) -> _Bytes:
-        return _Bytes(allocation, self.lo, self.hi)
-
-
-def _about(op: Any, region: Any, log: Any) -> Involved:
-    allocation = region.allocation
-    where = f"{allocation.name}[{region.lo - allocation.base}:{region.hi - allocation.base}] of {allocation.space.name}"
-    return Involved(op.row, op.name, op.unit.name, op.kernel.name, where, log.site(op.site))

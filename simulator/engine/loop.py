@@ -15,27 +15,27 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from pytest_kernbench.simulator.engine.report import describe_sleepers
 from pytest_kernbench.simulator.engine.schedule import Schedule
-from pytest_kernbench.simulator.errors import DeadlockError, Hazard, LivelockError
+from pytest_kernbench.simulator.errors import DeadlockError, Hazard, LivelockError, Site
 from pytest_kernbench.simulator.probes import Probes
 
 MAX_CYCLES = 2**31 - 1  # a log column holds 32 bits
 
 
 class Token:
-    """Set once, at a cycle. A kernel that needs it earlier sleeps until then."""
+    """Set once, at a cycle. A kernel that needs it earlier sleeps until then.
 
-    __slots__ = ("_callbacks", "end", "is_set")
+    Defaults stand in the class: one is made per op, and most ops keep most of them.
+    """
 
-    def __init__(self) -> None:
-        self.is_set = False
-        self.end = -1
-        self._callbacks: list[Callable[[], None]] | None = None
+    is_set = False
+    end = -1
+    _callbacks: list[Callable[[], None]] | None = None
 
     def set(self, cycle: int) -> None:
         self.is_set = True
         self.end = cycle
-        callbacks, self._callbacks = self._callbacks, None
-        if callbacks:
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
             for callback in callbacks:
                 callback()
 
@@ -104,11 +104,9 @@ class Simulation:
         finally:
             self._end_kernels()
 
-    def count_op(self) -> None:
-        """One more op was said; stop a kernel that says ops for ever."""
-        self.ops_left -= 1
-        if self.ops_left < 0:
-            raise LivelockError(self._stuck("livelock", f"passed max_ops = {self.max_ops}"))
+    def stop_endless(self, kernel: Kernel, site: Site) -> None:
+        """`kernel` said more ops than the run may have."""
+        raise LivelockError(self._stuck("livelock", f"{kernel.name} passed max_ops = {self.max_ops} at {site}"))
 
     def sleep(self, kernel: Kernel, token: Token, why: str) -> None:
         """Put `kernel` to sleep until `token` is set. Called from inside the kernel."""

@@ -7,6 +7,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 
@@ -15,10 +16,10 @@ class Schedule:
 
     name = "model"
     lazy = False
+    extra: Callable[[int], int] | None = None  # cycles to add to an op of so many
 
-    def extra(self, cycles: int) -> int:
-        """Cycles to add to an op of `cycles` cycles."""
-        return 0
+    def register(self, unit: Any) -> None:
+        """A unit exists."""
 
     def next_unit(self, sim: Any) -> Any:
         """The unit to step when nothing else is left to happen; None if the run is over or stuck."""
@@ -32,8 +33,9 @@ class Jitter(Schedule):
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
+        self.extra = self._seven_more
 
-    def extra(self, cycles: int) -> int:
+    def _seven_more(self, cycles: int) -> int:
         return 7 * cycles if self._random.random() < 1 / 3 else 0
 
 

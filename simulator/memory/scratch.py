@@ -13,14 +13,13 @@ ALIGNMENT = 64
 class Scratch:
     """A bump allocator; `top` is the first free byte, `high_water` the highest `top` ever was."""
 
-    __slots__ = ("_label", "_scopes", "_serial", "high_water", "space", "top")
+    __slots__ = ("_label", "_scopes", "high_water", "space", "top")
 
     def __init__(self, space: Space, label: int) -> None:
         self.space = space
         self.top = 0
         self.high_water = 0
         self._label = label
-        self._serial = 0
         self._scopes: list[tuple[int, list[Allocation]]] = []
 
     def fits(self, size: int) -> bool:
@@ -29,10 +28,10 @@ class Scratch:
     def allocate(self, size: int) -> Allocation:
         """The next `size` bytes, rounded up to the alignment. The caller checks `fits` first."""
         lo = self.top
-        self.top = min(lo + (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT, self.space.capacity)
-        self.high_water = max(self.high_water, self.top)
-        self._serial += 1
-        allocation = Allocation(self.space, lo, lo + size, "scratch", self._label, self._serial)
+        self.top = top = lo + -(-size // ALIGNMENT) * ALIGNMENT
+        if top > self.high_water:
+            self.high_water = top
+        allocation = Allocation(self.space, lo, lo + size, "scratch", self._label)
         if self._scopes:
             self._scopes[-1][1].append(allocation)
         return allocation

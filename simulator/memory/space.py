@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,13 @@ from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType
 class Space:
     """A memory of `capacity` bytes; its bytes exist only once somebody asks for them, and start poisoned."""
 
-    __slots__ = ("_bytes", "capacity", "id", "name")
+    __slots__ = ("_bytes", "capacity", "id", "name", "touched")
 
     def __init__(self, id: int, name: str, capacity: int) -> None:
         self.id = id
         self.name = name
         self.capacity = capacity
+        self.touched: Any = None  # belongs to the race checker
         self._bytes: Array = np.empty(0, np.uint8)
 
     def bytes(self, hi: int) -> Array:
@@ -38,42 +40,49 @@ class Space:
 
 
 class Allocation:
-    """Bytes [lo, hi) of a space with one owner; `serial` tells owners of the same bytes apart."""
+    """Bytes [lo, hi) of a space with one owner; owners of the same bytes are different allocations.
 
-    __slots__ = ("alive", "base", "hi", "label", "lo", "name", "past", "serial", "space")
+    `label` is the id of its name in the log, `base` where offsets in the log count from: a tensor's start, or the start
+    of scratch. `past`: bytes of it lie behind a logical length.
+    """
 
-    def __init__(self, space: Space, lo: int, hi: int, name: str, label: int, serial: int, base: int = 0) -> None:
+    alive = True
+    past = False
+    base = 0
+    filled = False  # these two belong to the initialisation checker
+    valid: Any = None
+
+    def __init__(self, space: Space, lo: int, hi: int, name: str, label: int) -> None:
         self.space = space
-        self.base = base  # where offsets in the log count from: a tensor's start, or the start of scratch
         self.lo = lo
         self.hi = hi
         self.name = name
-        self.label = label  # id of the name in the log
-        self.serial = serial
-        self.alive = True
-        self.past = False  # bytes of it lie behind a logical length
+        self.label = label
 
 
-class Region(NamedTuple):
-    """Some bytes of an allocation; `lo` and `hi` count from the start of the space."""
-
-    allocation: Allocation
-    lo: int
-    hi: int
+Region = tuple[Allocation, int, int]
+"""Bytes [lo, hi) of an allocation, counted from the start of its space."""
 
 
-def covers(lo: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> list[tuple[int, int]]:
-    """The byte ranges, in order and merged, that elements at `lo` with byte `strides` cover exactly."""
-    axes = sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1)
+def describe(region: Region) -> str:
+    """Bytes as the author knows them: a tensor's by offset in it, scratch by address."""
+    allocation, lo, hi = region
+    return f"{allocation.name}[{lo - allocation.base}:{hi - allocation.base}] of {allocation.space.name}"
+
+
+@cache
+def covers(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[tuple[int, int], ...]:
+    """The byte ranges, in order and merged, that elements with byte `strides` cover exactly, from the first one on."""
     if 0 in shape:
-        return []
+        return ()
+    axes = sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1)
     run = itemsize
     while axes and axes[0][0] == run:
         run *= axes.pop(0)[1]
-    starts = [lo]
+    starts = [0]
     for stride, size in reversed(axes):
         starts = [start + index * stride for start in starts for index in range(size)]
-    return [(start, start + run) for start in sorted(set(starts))]
+    return tuple((start, start + run) for start in sorted(set(starts)))
 
 
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

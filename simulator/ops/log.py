@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -63,21 +63,27 @@ class Row:
     runs: int
 
 
-class Interned:
-    """Values by small id, and ids by value."""
+class _Ids(dict[Any, int]):
+    """Gives a new value the next id."""
 
-    __slots__ = ("_ids", "values")
+    def __init__(self, values: list[Any]) -> None:
+        super().__init__()
+        self._values = values
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = found = len(self._values)
+        self._values.append(value)
+        return found
+
+
+class Interned:
+    """Values by small id, and `id(value)`, which is a bare dict look-up: it is asked several times an op."""
+
+    __slots__ = ("id", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._ids: dict[Any, int] = {}
-
-    def id(self, value: Any) -> int:
-        found = self._ids.get(value)
-        if found is None:
-            found = self._ids[value] = len(self.values)
-            self.values.append(value)
-        return found
+        self.id: Callable[[Any], int] = _Ids(self.values).__getitem__
 
 
 class OpLog:

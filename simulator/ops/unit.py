@@ -49,11 +49,11 @@ class Route:
 class Unit:
     """An in-order pipe: ops start in the order they arrive and end in that order.
 
-    It is busy with an op for the op's occupancy; the target is written a latency later, or when the op's route has
+    It is busy with an op for the op's occupancy; the target is written at the end of that, or when the op's route has
     been traversed.
     """
 
-    __slots__ = ("_busy", "_log", "_queue", "_sim", "clock", "kind", "last_end", "name")
+    __slots__ = ("_busy", "_cells", "_extra", "_lazy", "_queue", "_sim", "clock", "kind", "last_end", "name")
 
     def __init__(self, sim: Simulation, log: OpLog, name: str, kind: int) -> None:
         self.name = name
@@ -61,22 +61,34 @@ class Unit:
         self.clock: Any = None  # belongs to the race checker
         self.last_end = 0
         self._sim = sim
-        self._log = log
+        self._cells = log.cells
         self._queue: deque[Op] = deque()
         self._busy = False
-        if sim.schedule.lazy:
-            sim.schedule.register(self)  # type: ignore[attr-defined]
+        self._lazy = sim.schedule.lazy
+        self._extra = sim.schedule.extra
+        sim.schedule.register(self)
 
     def submit(self, op: Op) -> None:
         """Take `op` now."""
-        if self._busy or self._sim.schedule.lazy:
+        if self._busy or self._lazy:
             self._queue.append(op)
         else:
             self._start(op)
 
+    def post(self, op: Op) -> None:
+        """Take `op` now, to start at its issue or later: for a pipe whose ops come from one kernel, in its order."""
+        self._queue.append(op)
+        if not (self._busy or self._lazy):
+            self.step()
+
     def step(self) -> None:
-        """Start the oldest op; for the late schedule."""
-        self._start(self._queue.popleft())
+        """Start the oldest op when it has been issued."""
+        op = self._queue.popleft()
+        if op.issue <= self._sim.now:
+            self._start(op)
+        else:
+            self._busy = True
+            self._sim.at(op.issue, op.key, self._start, op)
 
     def has_work(self) -> bool:
         return bool(self._queue) and not self._busy
@@ -93,10 +105,10 @@ class Unit:
         now = sim.now
         if op.compute is not None:
             op.result = op.compute(*op.sources)
-        extra = sim.schedule.extra(op.occupancy)
-        self._log.cells[op.row * WIDTH + START] = now
+        extra = self._extra(op.occupancy) if self._extra is not None else 0
+        self._cells[op.row * WIDTH + START] = now
         route = op.route
-        if route is not None and route.servers:
+        if route is not None:
             sim.at(now + extra + route.delays[0], op.key, self._arrive, op)
         sim.at(now + extra + op.occupancy, op.key, self._free, op)
 
@@ -112,24 +124,20 @@ class Unit:
             self._sim.at(self.last_end, op.key, self._finish, op)
 
     def _free(self, op: Op) -> None:
-        now = self._sim.now
-        self._log.cells[op.row * WIDTH + FREE] = now
+        self._cells[op.row * WIDTH + FREE] = self._sim.now
         if op.route is None:
-            if op.latency:
-                self._sim.at(now + op.latency, op.key, self._finish, op)
-            else:
-                self._finish(op)
-        if self._queue and not self._sim.schedule.lazy:
-            self._start(self._queue.popleft())
-        else:
-            self._busy = False
+            self._finish(op)
+        self._busy = False
+        if self._queue and not self._lazy:
+            self.step()
 
     def _finish(self, op: Op) -> None:
         if op.target is not None:
             op.target[...] = op.result
             op.result = op.target = op.compute = None
         now = self._sim.now
-        self._log.cells[op.row * WIDTH + END] = now
+        self._cells[op.row * WIDTH + END] = now
         op.set(now)
         if op.then is not None:
-            op.then(op)
+            then, op.then = op.then, None
+            then(op)
