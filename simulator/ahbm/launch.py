@@ -27,6 +27,12 @@ from pytest_kernbench.simulator.ops.unit import Unit
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 
+# Spec fields that decide which rows a log has and what they move; the others decide only when.
+DECIDES_ROWS = (
+    "mesh_rows", "mesh_cols", "cube_rows", "cube_cols", "burst_bytes", "credit_bytes", "ipcq_slots", "panel_rows",
+    "panel_rows_transposed", "tile_m", "tile_k", "tile_n",
+)  # fmt: skip
+
 
 class Pe:
     """A PE that runs a program: where it is, its units, its scratch, and what its kernel holds."""
@@ -82,6 +88,7 @@ class Launch:
         self.pes = [Pe(self, rank, cube) for cube in range(cubes) for rank in range(ranks)]
         self.log.programs = [pe.name for pe in self.pes]
         self.log.pes = [pe.number for pe in self.pes]
+        self.log.layout = {name: getattr(chip.spec, name) for name in DECIDES_ROWS}
         self._by_number = {pe.number: pe for pe in self.pes}
 
     def new_space(self, name: str, capacity: int) -> Space:
