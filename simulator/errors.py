@@ -1,4 +1,7 @@
-"""What can go wrong in a run, as data (`Hazard`) and as exceptions (`SimError`). Imports nothing. PYTEST_DONT_REWRITE"""
+"""What can go wrong in a run, as data (`Hazard`) and as exceptions (`SimError`). Imports nothing.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -28,14 +28,11 @@ class Observer:
     def wake(self, kernel: Any, op: Any) -> None:
         """`kernel` went on knowing that `op` has ended. The only event that orders anything."""
 
-    def alloc(self, allocation: Any) -> None:
-        """Bytes got a new owner."""
-
     def recycle(self, kernel: Any, op: Any, site: Any) -> None:
         """A scope with the target of `op` in it was left at `site`."""
 
     def end_of_run(self, channels: Any) -> None:
-        """Every kernel has returned and every unit is idle; `channels` are the message queues, in order of first use."""
+        """Every kernel has returned and every unit is idle; `channels`: the message queues, by first use."""
 
 
 class Probes:
@@ -49,7 +46,6 @@ class Probes:
     finish: list[Callable[[Any], None]]
     issue: list[Callable[[Any], None]]
     wake: list[Callable[[Any, Any], None]]
-    alloc: list[Callable[[Any], None]]
     recycle: list[Callable[[Any, Any, Any], None]]
     end_of_run: list[Callable[[Any], None]]
 

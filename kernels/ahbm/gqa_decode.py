@@ -38,7 +38,9 @@ def running_state(rows: int, d: int, tl: Any) -> tuple[Any, Any, Any]:
     return tl.full((rows, 1), float("-inf")), tl.zeros((rows, 1)), tl.zeros((rows, d))
 
 
-def sweep(q: Any, k: Any, v: Any, state: tuple[Any, Any, Any], length: int, d: int, tile: int, scale: float, tl: Any) -> None:
+def sweep(
+    q: Any, k: Any, v: Any, state: tuple[Any, Any, Any], length: int, d: int, tile: int, scale: float, tl: Any
+) -> None:
     """Fold rows [0, length) of K and V into `state`; the last tile has its exact width (R16)."""
     tiles = [(first, min(tile, length - first)) for first in range(0, length, tile)]
     scores = score_buffers([width for _, width in tiles], q.shape[0], tl)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.ahbm.launch import Launch
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
@@ -34,8 +33,8 @@ class AhbmChip:
         self._top = 0
 
     def tensor(
-        self, name: str, shape: Sequence[int], dtype: object = "bfloat16", data: Any = None, place: str | int = "local", *,
-        axes: Axes = (), valid: Any = None,
+        self, name: str, shape: Sequence[int], dtype: object = "bfloat16", data: Any = None,
+        place: str | int = "local", *, axes: Axes = (), valid: Any = None,
     ) -> Tensor:  # fmt: skip
         """A tensor in HBM; `shape` is one part's.
 
@@ -51,7 +50,9 @@ class AhbmChip:
             raise LaunchError(f"tensor {name!r}: {len(axes)} axis names {axes} for the {len(shape)} axes of {shape}")
         ranks = self.spec.pes_per_cube
         if place not in ("local", "replicate") and not (isinstance(place, int) and 0 <= place < ranks):
-            raise LaunchError(f"tensor {name!r}: place {place!r} is none of 'local', 'replicate', a rank 0..{ranks - 1}")
+            raise LaunchError(
+                f"tensor {name!r}: place {place!r} is none of 'local', 'replicate', a rank 0..{ranks - 1}"
+            )
         tensor = Tensor(name, shape, kind, place, axes, self._top, valid)
         if data is not None:
             tensor.give(np.asarray(data))
@@ -102,8 +103,8 @@ class AhbmChip:
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
-            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed, self.spec,
-            bool(check), lambda tensor: self.array(_named(tensor, tensors), launch.grid),
+            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
+            self.spec, bool(check), lambda tensor: self.array(_named(tensor, tensors), launch.grid),
         )  # fmt: skip
 
     def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:
@@ -125,11 +126,12 @@ class AhbmChip:
         return np.ndarray(tensor.shape, tensor.dtype, space.bytes(self._top), tensor.offset)
 
     def array(self, tensor: Tensor, grid: tuple[int, int]) -> Array:
-        """A copy of the tensor's parts: (ranks, ...) for "local", one part otherwise; a leading axis of cubes if several."""
+        """A copy of the parts: (ranks, ...) for "local", one part otherwise; a leading axis of cubes if several."""
         ranks, cubes = grid
         one = isinstance(tensor.place, int) or tensor.place == "replicate"
         parts = [
-            [self._part(tensor, tensor.home((cube, rank))) for rank in range(1 if one else ranks)] for cube in range(cubes)
+            [self._part(tensor, tensor.home((cube, rank))) for rank in range(1 if one else ranks)]
+            for cube in range(cubes)
         ]
         stacked = np.stack([part[0] if one else np.stack(part) for part in parts])
         return stacked if cubes > 1 else stacked[0]
@@ -137,7 +139,9 @@ class AhbmChip:
     def _part(self, tensor: Tensor, home: Program) -> Array:
         space = self._hbm.get(home)
         if space is None:
-            raise LaunchError(f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched")
+            raise LaunchError(
+                f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched"
+            )
         return np.array(self.view(tensor, space))
 
 
@@ -145,7 +149,12 @@ def _grid(spec: AhbmSpec, grid: int | tuple[int, int] | None) -> tuple[int, int]
     """(programs a cube, cubes). Raises LaunchError for more than there are."""
     given = (1,) if grid is None else (grid,) if isinstance(grid, int) else tuple(grid)
     ranks, cubes = (given[0], given[1] if len(given) > 1 else 1) if len(given) in (1, 2) else (0, 0)
-    if not (isinstance(ranks, int) and isinstance(cubes, int) and 1 <= ranks <= spec.pes_per_cube and 1 <= cubes <= spec.cubes):
+    if not (
+        isinstance(ranks, int)
+        and isinstance(cubes, int)
+        and 1 <= ranks <= spec.pes_per_cube
+        and 1 <= cubes <= spec.cubes
+    ):
         raise LaunchError(f"grid {grid!r}: wants 1..{spec.pes_per_cube} programs a cube and 1..{spec.cubes} cubes")
     return ranks, cubes
 
@@ -157,7 +166,9 @@ def _named(wanted: Tensor | str, tensors: list[Tensor]) -> Tensor:
     for tensor in tensors:
         if tensor.name == wanted:
             return tensor
-    raise LaunchError(f"no tensor {wanted!r} among the kernel's arguments: {', '.join(tensor.name for tensor in tensors)}")
+    raise LaunchError(
+        f"no tensor {wanted!r} among the kernel's arguments: {', '.join(tensor.name for tensor in tensors)}"
+    )
 
 
 def _schedule(name: str, seed: int) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernbench.simulator.memory.dtypes import Array, DType
 from pytest_kernbench.simulator.memory.space import Allocation, Region, covers, row_major
+from pytest_kernbench.simulator.ops.log import pack_operand
 from pytest_kernbench.simulator.ops.op import Op
 
 if TYPE_CHECKING:
@@ -90,23 +91,25 @@ class Handle:
     readers: list[Op] | None = None
     message: Arrival | None = None
     regions: tuple[Region, ...] = ()
-    cells: tuple[int, ...] = ()  # the regions as the log's operand cells
+    cells = b""  # the regions as operands of the log
     transposed = False
     _array: Array | None = None
     allocation: Allocation
 
-    def __init__(self, tl: Language, shape: tuple[int, ...], dtype: DType) -> None:
+    def __init__(self, tl: Language, shape: tuple[int, ...], dtype: DType, allocation: Allocation | None) -> None:
         self.tl = tl
         self.shape = shape
         self.dtype = dtype
         self.size = math.prod(shape)  # elements
+        if allocation is not None:
+            self.place(allocation)
 
     def place(self, allocation: Allocation) -> None:
-        """Put the handle's data at the start of `allocation`."""
-        lo, size = allocation.lo, self.size * self.dtype.itemsize
+        """Put the handle's data in `allocation`, which is as large."""
+        lo, hi = allocation.lo, allocation.hi
         self.allocation = allocation
-        self.regions = ((allocation, lo, lo + size),)
-        self.cells = (allocation.label, lo - allocation.base, size)
+        self.regions = ((allocation, lo, hi),)
+        self.cells = pack_operand(allocation.label, lo - allocation.base, hi - lo)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -124,37 +127,37 @@ class Handle:
         return f"<handle {self.shape} {self.dtype}>"
 
     def __add__(self, other: Any) -> Handle:
-        return self.tl._binary("add", self, other)
+        return self.tl._elementwise("add", (self, other))
 
     def __radd__(self, other: Any) -> Handle:
-        return self.tl._binary("add", other, self)
+        return self.tl._elementwise("add", (other, self))
 
     def __sub__(self, other: Any) -> Handle:
-        return self.tl._binary("sub", self, other)
+        return self.tl._elementwise("sub", (self, other))
 
     def __rsub__(self, other: Any) -> Handle:
-        return self.tl._binary("sub", other, self)
+        return self.tl._elementwise("sub", (other, self))
 
     def __mul__(self, other: Any) -> Handle:
-        return self.tl._binary("mul", self, other)
+        return self.tl._elementwise("mul", (self, other))
 
     def __rmul__(self, other: Any) -> Handle:
-        return self.tl._binary("mul", other, self)
+        return self.tl._elementwise("mul", (other, self))
 
     def __truediv__(self, other: Any) -> Handle:
-        return self.tl._binary("div", self, other)
+        return self.tl._elementwise("div", (self, other))
 
     def __rtruediv__(self, other: Any) -> Handle:
-        return self.tl._binary("div", other, self)
+        return self.tl._elementwise("div", (other, self))
 
     def __lt__(self, other: Any) -> Handle:
-        return self.tl._binary("less", self, other)
+        return self.tl._elementwise("less", (self, other))
 
     def __le__(self, other: Any) -> Handle:
-        return self.tl._binary("less_equal", self, other)
+        return self.tl._elementwise("less_equal", (self, other))
 
     def __gt__(self, other: Any) -> Handle:
-        return self.tl._binary("greater", self, other)
+        return self.tl._elementwise("greater", (self, other))
 
     def __ge__(self, other: Any) -> Handle:
-        return self.tl._binary("greater_equal", self, other)
+        return self.tl._elementwise("greater_equal", (self, other))

@@ -1,4 +1,7 @@
-"""`tl`: all that a kernel on a PE can say (ADR-0046). Checks operands and makes ops; decides no time. PYTEST_DONT_REWRITE"""
+"""`tl`: all that a kernel on a PE can say (ADR-0046). Checks operands, makes ops, decides no time.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Language(GemmOps, QueueOps, MathOps):
 
     def program_id(self, axis: int = 0) -> int:
         """This program's number: axis 0 the PE in its cube, axis 1 the cube."""
-        return (self._pe.rank, self._pe.cube)[self._axis(axis)]
+        return self._pe.cube if self._axis(axis) else self._pe.rank
 
     def num_programs(self, axis: int = 0) -> int:
         """How many programs were launched along `axis`."""
@@ -36,7 +39,9 @@ class Language(GemmOps, QueueOps, MathOps):
     def _axis(self, axis: int) -> int:
         if axis not in (0, 1):
             site = self._site()
-            self._refuse(site, "bad-parameter", "program_id", f"axis {axis!r}", "axis 0 is the PE in its cube, axis 1 the cube")
+            self._refuse(
+                site, "bad-parameter", "program_id", f"axis {axis!r}", "axis 0 is the PE in its cube, axis 1 the cube"
+            )
         return axis
 
     def trans(self, h: Handle) -> Handle:
@@ -45,7 +50,7 @@ class Language(GemmOps, QueueOps, MathOps):
         if not isinstance(h, Handle) or len(h.shape) != 2:
             self._refuse(site, "bad-parameter", "trans", f"got {h!r}", "pass a handle with two axes")
         self._alive(h, "trans", site)
-        seen = Handle(self, h.shape[::-1], h.dtype)
+        seen = Handle(self, h.shape[::-1], h.dtype, None)
         seen.allocation, seen.regions, seen.cells, seen.transposed = h.allocation, h.regions, h.cells, not h.transposed
         seen.axes, seen.op, seen.completion = h.axes[::-1], h.op, h.completion
         seen.channel, seen.readers = h.channel, h.readers
@@ -61,7 +66,13 @@ class Language(GemmOps, QueueOps, MathOps):
                 self._wait_handle(handle, site)
             else:
                 fact = f"got a {type(handle).__name__}"
-                self._refuse(site, "bad-parameter", "wait", fact, "wait for what load, store, composite, send or recv_async returned")
+                self._refuse(
+                    site,
+                    "bad-parameter",
+                    "wait",
+                    fact,
+                    "wait for what load, store, composite, send or recv_async returned",
+                )
         return handles[0] if len(handles) == 1 else handles
 
     def _wait_handle(self, handle: Handle, site: int) -> None:
@@ -117,7 +128,7 @@ class Language(GemmOps, QueueOps, MathOps):
             if handle.message is not None:
                 self._found(
                     "op-in-flight-at-exit",
-                    f"{self._kernel.name} ended without waiting for its recv_async at {self._log.site(said)}; tl.wait it",
+                    f"{self._kernel.name} never waited for its recv_async at {self._log.site(said)}; tl.wait it",
                 )
 
 
@@ -130,7 +141,9 @@ class Scope:
     def __enter__(self) -> None:
         self._tl._enter_scope()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self._tl._leave_scope(self._tl._site())
 

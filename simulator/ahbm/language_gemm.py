@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from pytest_kernbench.simulator.ahbm.handles import Axes, Block, Handle, Pointer
 from pytest_kernbench.simulator.ahbm.language_dma import DmaOps
 from pytest_kernbench.simulator.ahbm.scheduler import Composite, CompositeOp, Shape
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
 from pytest_kernbench.simulator.memory.dtypes import DType, float32
 from pytest_kernbench.simulator.memory.space import Region
-from pytest_kernbench.simulator.ops.log import NONE, PARENT, WIDTH
+from pytest_kernbench.simulator.ops.log import PARENT, WIDTH
 from pytest_kernbench.simulator.ops.semantics.matmul import matmul
 
 OWN_FILES.add(__file__)
@@ -53,7 +52,9 @@ class GemmOps(DmaOps):
         gemm = self._pe.gemm
         self._use(a, gemm, "composite", site)
         if not isinstance(b, (Block, Handle)):
-            self._refuse(site, "bad-parameter", "composite", f"b is a {type(b).__name__}", "pass tl.ref(...) or a handle")
+            self._refuse(
+                site, "bad-parameter", "composite", f"b is a {type(b).__name__}", "pass tl.ref(...) or a handle"
+            )
         if isinstance(b, Handle):
             self._use(b, gemm, "composite", site)
         m, n, k, transposed, axes = self._contract(a, b, trans_b, "composite", site)
@@ -101,11 +102,13 @@ class GemmOps(DmaOps):
         transposed = bool(trans_b)
         inner, outer = (1, 0) if transposed else (0, 1)
         if a.shape[1] != b.shape[inner]:
-            fact = f"a is {a.shape}, b is {b.shape} with trans_b={transposed}: contracts {a.shape[1]} with {b.shape[inner]}"
+            sizes = f"contracts {a.shape[1]} with {b.shape[inner]}"
+            fact = f"a is {a.shape}, b is {b.shape} with trans_b={transposed}: {sizes}"
             remedy = f"pass trans_b={not transposed}" if a.shape[1] == b.shape[outer] else "give operands that share K"
             self._refuse(site, "bad-parameter", call, fact, remedy)
         if a.axes and b.axes and a.axes[1] != b.axes[inner]:
-            fact = f"contracts axis {a.axes[1]!r} of a {a.shape} with axis {b.axes[inner]!r} of b {b.shape}: only the sizes match"
+            names = f"contracts axis {a.axes[1]!r} of a {a.shape} with axis {b.axes[inner]!r} of b {b.shape}"
+            fact = f"{names}: only the sizes match"
             self._refuse(site, "bad-parameter", call, fact, f"pass trans_b={not transposed}")
         axes = (a.axes[0], b.axes[outer]) if a.axes and b.axes else ()
         return a.shape[0], b.shape[outer], a.shape[1], transposed, axes
@@ -114,18 +117,22 @@ class GemmOps(DmaOps):
         """A square operand fits either way round; somebody has to say which (R1)."""
         if trans_b is None and b.shape[0] == b.shape[1] and not (a.axes and b.axes):
             fact = f"b is square, {b.shape}: its shape does not say whether it is transposed"
-            self._refuse(site, "bad-parameter", call, fact, "pass trans_b=True or trans_b=False, or name the tensors' axes")
+            self._refuse(
+                site, "bad-parameter", call, fact, "pass trans_b=True or trans_b=False, or name the tensors' axes"
+            )
 
     def _same_dtype(self, a: Handle, dtype: DType, call: str, site: int) -> None:
         if a.dtype != dtype:
             fact = f"a is {a.dtype}, b is {dtype}"
-            self._refuse(site, "bad-parameter", call, fact, f"tl.cast a to {dtype}: GEMM operands have the storage dtype")
+            self._refuse(
+                site, "bad-parameter", call, fact, f"tl.cast a to {dtype}: GEMM operands have the storage dtype"
+            )
 
     def _steps(self, epilogue: tuple[Step, ...], m: int, n: int, site: int) -> tuple[Step, ...]:
         """The epilogue's steps, each with operands it can take."""
         for step in epilogue:
-            name, operands = (step[0], step[1:]) if isinstance(step, tuple) and step else (step, ())
-            if STEPS.get(name) != len(operands):
+            name, operands = (step[0], step[1:]) if isinstance(step, tuple) and step else (None, ())
+            if name not in STEPS or STEPS[name] != len(operands):
                 known = ", ".join(f"{known} ({count} operands)" for known, count in STEPS.items())
                 self._refuse(site, "bad-parameter", "composite", f"epilogue step {step!r}", f"the steps are {known}")
             if name == "scale":
@@ -144,9 +151,7 @@ class GemmOps(DmaOps):
             block = self._block(site, "composite", out, (m, n), None)
             return self._allocate((m, n), float32, "composite", site), block
         placed = self._result(out, (m, n), float32, "composite", site)
-        result = Handle(placed.tl, (m, n), placed.dtype)
-        result.place(placed.allocation)
-        return result, None
+        return Handle(placed.tl, (m, n), placed.dtype, placed.allocation), None
 
     # Submission
 
@@ -204,12 +209,16 @@ class GemmOps(DmaOps):
     def _open_children(
         self, composite: Composite, b: Block | Handle, steps: tuple[Step, ...], sizes: Sizes, site: int
     ) -> None:
-        label, offset = (b.pointer.allocation.label, b.pointer.byte - b.pointer.allocation.lo) if isinstance(b, Block) else (0, 0)
+        label, offset = (
+            (b.pointer.allocation.label, b.pointer.byte - b.pointer.allocation.lo) if isinstance(b, Block) else (0, 0)
+        )
         composite.open_rows(self._log, self._region, label, offset, self._kernel.now)
         if steps:
             elements = sizes.m * sizes.n
             work = elements * len(steps)
-            row = self._open("epilogue", self._pe.gemm.kind, site, work=work, shape=self._log.shapes.id((sizes.m, sizes.n)))
+            row = self._open(
+                "epilogue", self._pe.gemm.kind, site, work=work, shape=self._log.shapes.id((sizes.m, sizes.n))
+            )
             self._log.cells[row * WIDTH + PARENT] = composite.op.row
             composite.epilogue_row = row
             composite.epilogue_cycles = len(steps) * self._timing.epilogue_cycles(elements)
@@ -240,4 +249,3 @@ class GemmOps(DmaOps):
         self._log.cells[op.row * WIDTH + PARENT] = parent.row
         op.key = parent.key
         return op
-

@@ -10,12 +10,11 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
 from pytest_kernbench.simulator.memory.dtypes import float32, uint8
 from pytest_kernbench.simulator.memory.space import Region
-from pytest_kernbench.simulator.ops.log import NONE, WIDTH
+from pytest_kernbench.simulator.ops.log import NONE, WIDTH, pack_row
 from pytest_kernbench.simulator.ops.op import Op
 from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, REDUCTIONS
 
@@ -68,27 +67,27 @@ class MathOps(Speech):
 
     def maximum(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
         """The larger of each pair; NaN if either is."""
-        return self._binary("maximum", a, b, out)
+        return self._elementwise("maximum", (a, b), out)
 
     def minimum(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
         """The smaller of each pair; NaN if either is."""
-        return self._binary("minimum", a, b, out)
+        return self._elementwise("minimum", (a, b), out)
 
     def add(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
         """a + b."""
-        return self._binary("add", a, b, out)
+        return self._elementwise("add", (a, b), out)
 
     def sub(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
         """a - b."""
-        return self._binary("sub", a, b, out)
+        return self._elementwise("sub", (a, b), out)
 
     def mul(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
         """a * b."""
-        return self._binary("mul", a, b, out)
+        return self._elementwise("mul", (a, b), out)
 
     def div(self, a: Handle | Number, b: Handle | Number, *, out: Handle | None = None) -> Handle:
         """a / b."""
-        return self._binary("div", a, b, out)
+        return self._elementwise("div", (a, b), out)
 
     def exp(self, x: Handle, *, out: Handle | None = None) -> Handle:
         """e to the power of each element."""
@@ -118,7 +117,9 @@ class MathOps(Speech):
         shape = self._shape(site, "broadcast", shape)
         self._use(x, self._pe.math, "broadcast", site)
         if self._common_shape((x.shape, shape), "broadcast", site) != shape:
-            self._refuse(site, "bad-parameter", "broadcast", f"{x.shape} does not fit {shape}", "only a 1 can be repeated")
+            self._refuse(
+                site, "bad-parameter", "broadcast", f"{x.shape} does not fit {shape}", "only a 1 can be repeated"
+            )
         out = self._result(out, shape, x.dtype, "broadcast", site)
         return self._math("broadcast", (x,), out, ELEMENTWISE["broadcast"], site)
 
@@ -139,16 +140,12 @@ class MathOps(Speech):
 
     # How an op is made
 
-    def _binary(self, name: str, a: Any, b: Any, out: Handle | None = None) -> Handle:
-        return self._elementwise(name, (a, b), out)
-
-    def _elementwise(self, name: str, operands: tuple[Any, ...], out: Handle | None) -> Handle:
+    def _elementwise(self, name: str, operands: tuple[Any, ...], out: Handle | None = None) -> Handle:
         site = self._site()
-        unit = self._pe.math
-        handles: list[Handle] = []
+        handles = []
         for operand in operands:
             if isinstance(operand, Handle):
-                self._use(operand, unit, name, site)
+                self._use_in_math(operand, name, site)
                 handles.append(operand)
             else:
                 self._number(operand, name, site)
@@ -165,6 +162,12 @@ class MathOps(Speech):
             result = self._result(out, shape, float32, name, site)
         compute = ELEMENTWISE[name] if len(handles) == len(operands) else self._with_numbers(name, operands)
         return self._math(name, tuple(handles), result, compute, site)
+
+    def _use_in_math(self, handle: Handle, name: str, site: int) -> None:
+        """As `_use`, at once where MATH made the operand itself."""
+        op, unit = handle.op, self._pe.math
+        if op is None or op.unit is not unit or handle.message is not None or not handle.allocation.alive:
+            self._use(handle, unit, name, site)
 
     def _with_numbers(self, name: str, operands: tuple[Any, ...]) -> Callable[..., Any]:
         """The function of the handles alone: numbers stay where they were said."""
@@ -195,7 +198,7 @@ class MathOps(Speech):
         kernel, log, unit = self._kernel, self._log, self._pe.math
         kernel.now += self._math_cost
         reads: tuple[Region, ...] = ()
-        cells: tuple[int, ...] = ()
+        cells = b""
         elements = out.size
         for source in sources:
             reads += source.regions
@@ -203,9 +206,9 @@ class MathOps(Speech):
             if source.size > elements:
                 elements = source.size
         operand = len(log.operand_cells) // 3
-        log.operand_cells.extend(cells + out.cells)
+        log.operand_cells.frombytes(cells + out.cells)
         row = len(log.cells) // WIDTH
-        log.cells.extend((
+        log.cells.frombytes(pack_row(
             log.names.id(name), unit.kind, kernel.program, kernel.now, NONE, NONE, NONE, 0, 0, elements,
             log.shapes.id(out.shape), operand, len(reads), 1, NONE, NONE, NONE, NONE, self._region, site, NONE, 0,
         ))  # fmt: skip
@@ -232,12 +235,12 @@ class MathOps(Speech):
         sizes = [sorted(set(axis)) for axis in zip(*shapes, strict=False)]
         if len({len(shape) for shape in shapes}) > 1 or any(len([n for n in axis if n != 1]) > 1 for axis in sizes):
             fact = f"shapes {' and '.join(map(str, shapes))} do not broadcast"
-            remedy = "give them the same number of axes and write a 1 where one is to be repeated (reductions keep theirs)"
+            remedy = (
+                "give them the same number of axes and write a 1 where one is to be repeated (reductions keep theirs)"
+            )
             self._refuse(site, "bad-parameter", call, fact, remedy)
         return tuple(max(axis) for axis in zip(*shapes, strict=True))
 
     def _number(self, value: Any, call: str, site: int) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
             self._refuse(site, "bad-parameter", call, f"got a {type(value).__name__}", "pass a handle or a number")
-
-

@@ -35,8 +35,6 @@ class QueueOps(Speech):
         self._fits_slot("send", h.shape, h.dtype, size, site)
         slot = self._free_slot(channel, site)
         message = Allocation(slot.space, slot.lo, slot.lo + size, "slot", slot.label)
-        for observe in self._probes.alloc:
-            observe(message)
         op = self._op(
             "send", channel.unit, site, h.regions, ((message, message.lo, message.hi),), size=size, charged=size,
             shape=self._log.shapes.id(h.shape), peer=channel.receiver.program, message=channel.credits.claimed - 1,
@@ -94,7 +92,9 @@ class QueueOps(Speech):
         """
         site = self._site()
         if not isinstance(h, Handle) or h.channel is None:
-            self._refuse(site, "bad-parameter", "release", "the handle is not a received message", "release what recv returned")
+            self._refuse(
+                site, "bad-parameter", "release", "the handle is not a received message", "release what recv returned"
+            )
         if h.message is not None or not h.allocation.alive:
             self._refuse_dead(h, "release", site)
         self._give_back(h, site, ())
@@ -103,15 +103,15 @@ class QueueOps(Speech):
 
     def _channel(self, call: str, direction: str, site: int, *, outgoing: bool) -> Channel:
         found = self._launch.channel(self._kernel, direction, outgoing)
-        if isinstance(found, Channel):
-            return found
-        self._refuse(site, "bad-parameter", call, found, "send along the mesh, or launch with ports= that has this edge")
+        if not isinstance(found, Channel):
+            self._refuse(site, "bad-parameter", call, found, "use an edge of the mesh, or make the chip with ports=")
+        return found
 
     def _expect(self, call: str, direction: str, shape: Any, dtype: object, site: int) -> tuple[Handle, Channel]:
         channel = self._channel(call, direction, site, outgoing=False)
         shape, kind = self._shape(site, call, shape), self._dtype(site, call, dtype)
         self._fits_slot(call, shape, kind, math.prod(shape) * kind.itemsize, site)
-        handle = Handle(self, shape, kind)  # type: ignore[arg-type]
+        handle = Handle(self, shape, kind, None)  # type: ignore[arg-type]
         handle.channel = channel
         return handle, channel
 
@@ -140,8 +140,11 @@ class QueueOps(Speech):
         op = self._wait_arrival(arrival, row, f"a message of {channel.name}")
         assert arrival.slot is not None and op is not None
         if arrival.header != Header(handle.shape, handle.dtype):
-            fact = f"the kernel expects {handle.shape} {handle.dtype}, the message says {arrival.header}, sent at {self._log.site(op.site)}"
-            self._refuse(site, "message-mismatch", call, fact, "receive in the order and with the shapes they are sent", (op,))
+            said = f"the message says {arrival.header}, sent at {self._log.site(op.site)}"
+            fact = f"the kernel expects {handle.shape} {handle.dtype}, {said}"
+            self._refuse(
+                site, "message-mismatch", call, fact, "receive in the order and with the shapes they are sent", (op,)
+            )
         handle.message = None
         handle.readers = []
         handle.place(arrival.slot)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.ahbm.handles import Handle, Pointer
 from pytest_kernbench.simulator.ahbm.ipcq import Channel
 from pytest_kernbench.simulator.ahbm.language import Language
@@ -48,7 +47,9 @@ class Pe:
         self.gemm, self.math = self.unit("GEMM"), self.unit("MATH")
         self.scheduler = Scheduler(launch.sim, launch.log, launch.timing, self.dma_read, self.gemm, launch.plans)
         self.ipcq: dict[str, Unit] = {}
-        self.scratch = Scratch(launch.new_space(f"scratch of {self.name}", spec.scratch_bytes), launch.log.labels.id("scratch"))
+        self.scratch: Scratch = Scratch(
+            launch.new_space(f"scratch of {self.name}", spec.scratch_bytes), launch.log.labels.id("scratch")
+        )
         self.scoped: list[list[Handle]] = []  # a list a scope: what is in flight into it
         self.held: list[Handle] = []  # received messages whose slots are not given back
         self.held_before: list[int] = []
@@ -105,7 +106,9 @@ class Launch:
             homes = dict.fromkeys(tensor.home((pe.cube, pe.rank)) for pe in self.pes)
             for home in homes:
                 if home[1] >= self.grid[0]:
-                    raise LaunchError(f"tensor {tensor.name!r} is at rank {home[1]}, the launch has {self.grid[0]} ranks")
+                    raise LaunchError(
+                        f"tensor {tensor.name!r} is at rank {home[1]}, the launch has {self.grid[0]} ranks"
+                    )
                 self._place_part(tensor, home)
 
     def _place_part(self, tensor: Tensor, home: Program) -> None:
@@ -187,7 +190,8 @@ class Launch:
         ends = self.chip.ports.get((pe.number, direction))
         if ends is None:
             there = sorted(port for number, port in self.chip.ports if number == pe.number)
-            return f"{pe.name} (PE {pe.number} of the mesh) has no neighbour {direction!r}; it has {', '.join(there) or 'none'}"
+            has = ", ".join(there) or "none"
+            return f"{pe.name} (PE {pe.number} of the mesh) has no neighbour {direction!r}; it has {has}"
         peer = self._by_number.get(ends[0])
         if peer is None:
             return f"the neighbour {direction!r} of {pe.name} is PE {ends[0]}, where no program was launched"

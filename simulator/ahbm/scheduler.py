@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.ahbm.timing import Timing
 from pytest_kernbench.simulator.engine.loop import Simulation
 from pytest_kernbench.simulator.memory.dtypes import Array, to_float32
@@ -20,7 +19,6 @@ from pytest_kernbench.simulator.ops.log import NONE, WIDTH, OpLog
 from pytest_kernbench.simulator.ops.op import Op
 from pytest_kernbench.simulator.ops.semantics.matmul import matmul
 from pytest_kernbench.simulator.ops.unit import Unit
-
 
 # Cells that differ from one composite of a plan to the next; a plan's operands count from its first.
 ADDED = [columns.PROGRAM, columns.PARENT, columns.REGION, columns.SITE, columns.ISSUE, columns.PEER]
@@ -42,7 +40,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a plan depends on; `strides` are bytes, `misaligned` the operand's place in its burst (None: it is in TCM)."""
+    """What a plan depends on. `strides` are bytes; `misaligned` is the operand's place in its burst, None if in TCM."""
 
     m: int
     n: int
@@ -184,8 +182,8 @@ class Composite:
     """A composite in flight; `op` is its row, its access set and its token."""
 
     __slots__ = (
-        "a", "b", "epilogue_cycles", "epilogue_row", "here", "next", "op", "out", "plan", "run_starts", "shape", "source",
-        "steps", "there", "writeback",
+        "a", "b", "epilogue_cycles", "epilogue_row", "here", "next", "op", "out", "plan", "run_starts", "shape",
+        "source", "steps", "there", "writeback",
     )  # fmt: skip
 
     def __init__(self, op: Op, plan: Plan, shape: Shape, here: int, there: int) -> None:
@@ -238,7 +236,9 @@ class Composite:
 class Scheduler:
     """Serves composites in issue order; up to `stream_depth` panels are in flight or waiting for the GEMM."""
 
-    def __init__(self, sim: Simulation, log: OpLog, timing: Timing, dma: Unit, gemm: Unit, plans: dict[Shape, Plan]) -> None:
+    def __init__(
+        self, sim: Simulation, log: OpLog, timing: Timing, dma: Unit, gemm: Unit, plans: dict[Shape, Plan]
+    ) -> None:
         self.name = "SCHED"
         self.kind = log.units.id("SCHED")
         self.gemm = gemm

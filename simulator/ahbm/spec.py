@@ -13,7 +13,7 @@ from pytest_kernbench.simulator.errors import LaunchError
 
 
 def _number(default: int, mark: str, reason: str) -> int:
-    return field(default=default, metadata={"mark": mark, "source": reason})  # type: ignore[no-any-return]
+    return field(default=default, metadata={"mark": mark, "source": reason})
 
 
 ISSUE_COSTS = MappingProxyType(

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,11 +17,11 @@ from pytest_kernbench.simulator.errors import Hazard, KernelError
 from pytest_kernbench.simulator.memory.dtypes import DType, dtype_named
 from pytest_kernbench.simulator.memory.scratch import Scratch
 from pytest_kernbench.simulator.memory.space import Region
-from pytest_kernbench.simulator.ops.log import AFTER, END, NONE, WIDTH
+from pytest_kernbench.simulator.ops.log import AFTER, END, NONE, WIDTH, pack_operand
 from pytest_kernbench.simulator.ops.op import Op, involved
 
 if TYPE_CHECKING:
-    from pytest_kernbench.simulator.ahbm.chip import Launch, Pe
+    from pytest_kernbench.simulator.ahbm.launch import Launch, Pe
 
 # Each module of the language adds itself; frames outside are the author's.
 OWN_FILES: set[str] = {__file__, handles.__file__}
@@ -71,7 +72,9 @@ class Speech:
         if isinstance(shape, int):
             shape = (shape,)
         if not isinstance(shape, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in shape) or not shape:
-            self._refuse(site, "bad-parameter", call, f"shape {shape!r} is not one", "give a tuple of whole numbers > 0")
+            self._refuse(
+                site, "bad-parameter", call, f"shape {shape!r} is not one", "give a tuple of whole numbers > 0"
+            )
         return tuple(shape)
 
     def _dtype(self, site: int, call: str, dtype: object) -> DType:
@@ -83,18 +86,26 @@ class Speech:
     def _block(self, site: int, call: str, pointer: Any, shape: Any, strides: Any) -> Block:
         """The block of HBM that a call names, inside its tensor."""
         if not isinstance(pointer, Pointer):
-            self._refuse(site, "bad-parameter", call, f"got a {type(pointer).__name__}", "pass a pointer: a tensor + elements")
+            self._refuse(
+                site, "bad-parameter", call, f"got a {type(pointer).__name__}", "pass a pointer: a tensor + elements"
+            )
         shape = self._shape(site, call, shape)
-        if strides is not None and (len(strides) != len(shape) or not all(isinstance(s, int) and s >= 0 for s in strides)):
+        if strides is not None and (
+            len(strides) != len(shape) or not all(isinstance(s, int) and s >= 0 for s in strides)
+        ):
             fact = f"strides {strides!r} do not fit shape {shape}"
             self._refuse(site, "bad-parameter", call, fact, "give one whole number of elements an axis")
         block = Block(pointer, shape, strides)
         if pointer.offset < 0 or block.last >= pointer.size:
             fact = f"elements {pointer.offset}..{block.last} of {pointer.allocation.name}, which has {pointer.size}"
-            self._refuse(site, "out-of-bounds", call, fact, "check the offset (it counts elements) and the tile's width")
+            self._refuse(
+                site, "out-of-bounds", call, fact, "check the offset (it counts elements) and the tile's width"
+            )
         align = self._timing.spec.dma_align_bytes
         if pointer.byte % align:
-            fact = f"byte {pointer.byte - pointer.allocation.lo} of {pointer.allocation.name} is not a multiple of {align}"
+            fact = (
+                f"byte {pointer.byte - pointer.allocation.lo} of {pointer.allocation.name} is not a multiple of {align}"
+            )
             self._refuse(site, "misaligned", call, fact, "start at an aligned element or pad the rows")
         return block
 
@@ -114,10 +125,8 @@ class Speech:
         """A row of the log, issued now."""
         log, operands = self._log, self._log.operand_cells
         first = len(operands) // 3
-        for allocation, lo, hi in reads:
-            operands.extend((allocation.label, lo - allocation.base, hi - lo))
-        for allocation, lo, hi in writes:
-            operands.extend((allocation.label, lo - allocation.base, hi - lo))
+        for allocation, lo, hi in reads + writes:
+            operands.frombytes(pack_operand(allocation.label, lo - allocation.base, hi - lo))
         return log.open((
             log.names.id(name), unit, self._kernel.program, self._kernel.now, start, start, start, size, charged, work,
             shape, first, len(reads), len(writes), after, peer, message, NONE, self._region, site, NONE, runs,
@@ -127,7 +136,9 @@ class Speech:
         self._count += 1
         return self._kernel.key | self._count
 
-    def _op(self, name: str, unit: Any, site: int, reads: tuple[Region, ...], writes: tuple[Region, ...], **cells: int) -> Op:
+    def _op(
+        self, name: str, unit: Any, site: int, reads: tuple[Region, ...], writes: tuple[Region, ...], **cells: int
+    ) -> Op:
         """Say `name` to `unit`: pay, open its row, make the op. The caller fills it in and posts it."""
         self._pay(name)
         row = self._open(name, unit.kind, site, reads, writes, **cells)
@@ -179,7 +190,9 @@ class Speech:
     def _use(self, handle: Any, unit: Any, call: str, site: int) -> None:
         """`unit` is about to read `handle`: it must be alive, and is waited for if another unit still makes it."""
         if not isinstance(handle, Handle):
-            self._refuse(site, "bad-parameter", call, f"got a {type(handle).__name__}", "pass a handle of data on chip (tl.load)")
+            self._refuse(
+                site, "bad-parameter", call, f"got a {type(handle).__name__}", "pass a handle of data on chip (tl.load)"
+            )
         if handle.message is not None:
             fact = "the message of a recv_async is used before it was waited for"
             self._refuse(site, "race-raw", call, fact, "tl.wait(handle) first")
@@ -204,19 +217,17 @@ class Speech:
 
     def _allocate(self, shape: Shape, dtype: DType, call: str, site: int) -> Handle:
         """Scratch for a result, or the refusal that says how full it is."""
-        handle = Handle(self, shape, dtype)  # type: ignore[arg-type]
-        size = handle.size * dtype.itemsize
-        if not self._scratch.fits(size):
-            fact = (
-                f"scratch of {self._kernel.name} holds {self._scratch.space.capacity} bytes, {self._scratch.top} are taken, "
-                f"{size} more were asked for ({shape} {dtype})"
-            )
-            self._refuse(site, "capacity", call, fact, "use a smaller tile or put per-tile data in a tl.scratch_scope()")
+        size = math.prod(shape) * dtype.itemsize
         allocation = self._scratch.allocate(size)
-        for observe in self._probes.alloc:
-            observe(allocation)
-        handle.place(allocation)
-        return handle
+        if allocation is None:
+            fact = (
+                f"scratch of {self._kernel.name} holds {self._scratch.space.capacity} bytes, "
+                f"{self._scratch.top} are taken, {size} more were asked for ({shape} {dtype})"
+            )
+            self._refuse(
+                site, "capacity", call, fact, "use a smaller tile or put per-tile data in a tl.scratch_scope()"
+            )
+        return Handle(self, shape, dtype, allocation)  # type: ignore[arg-type]
 
     def _result(self, out: Handle | None, shape: Shape, dtype: DType, call: str, site: int) -> Handle:
         """`out` if it fits the result, else new scratch."""

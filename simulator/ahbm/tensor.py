@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType

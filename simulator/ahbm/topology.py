@@ -5,6 +5,8 @@ The routers of all cubes form one grid; an edge between two cubes is a UCIe link
 
 from __future__ import annotations
 
+import itertools
+
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.ops.unit import Route, Server
@@ -16,7 +18,7 @@ Ports = dict[tuple[int, str], tuple[int, str]]  # (PE, direction) -> (peer PE, d
 
 
 class Topology:
-    """PEs by number: `cube * pes_per_cube + row * mesh_cols + column`. Links and controllers are made when first used."""
+    """PEs by number: `cube * pes_per_cube + row * mesh_cols + column`. Links and controllers are made at first use."""
 
     def __init__(self, spec: AhbmSpec) -> None:
         self.spec = spec
@@ -37,7 +39,7 @@ class Topology:
         return abs(row - to_row) + abs(col - to_col)
 
     def route(self, kind: str, here: int, there: int, size: int, first: int) -> Route:
-        """A "read" or "write" by PE `here` of the slice of `there`, or a "send"; it sets out `first` cycles after start."""
+        """A "read" or "write" by PE `here` in the slice of `there`, or a "send"; its head leaves after `first` cycles."""
         path = self._paths.get((kind, here, there))
         if path is None:
             path = self._paths[kind, here, there] = getattr(self, f"_{kind}_path")(here, there)
@@ -70,10 +72,9 @@ class Topology:
         steps = []
         while at != to:
             row, col = at
-            if col != to[1]:
-                after = (row, col + (1 if to[1] > col else -1))
-            else:
-                after = (row + (1 if to[0] > row else -1), col)
+            across = (to[1] > col) - (to[1] < col)
+            down = 0 if across else (to[0] > row) - (to[0] < row)
+            after = (row + down, col + across)
             steps.append((at, after))
             at = after
         return steps
@@ -117,7 +118,7 @@ def mesh_ports(spec: AhbmSpec) -> Ports:
 
 def ring_ports(order: tuple[int, ...], *, closed: bool = True) -> Ports:
     """E and W along `order` of PEs; the last one's E is the first one's W if the ring is closed."""
-    pairs = list(zip(order, order[1:], strict=False)) + ([(order[-1], order[0])] if closed and len(order) > 1 else [])
+    pairs = list(itertools.pairwise(order)) + ([(order[-1], order[0])] if closed and len(order) > 1 else [])
     ports: Ports = {}
     for pe, peer in pairs:
         ports[pe, "E"] = (peer, "W")

@@ -1,6 +1,8 @@
 """Reads of bytes that nobody wrote, by validity of bytes and not by NaN, so that integers count too.
 
-Kept per allocation: a new owner of scratch starts with nothing valid, whatever the last owner wrote. PYTEST_DONT_REWRITE
+Kept per allocation: a new owner of scratch starts with nothing valid, whatever the last owner wrote.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

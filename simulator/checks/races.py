@@ -1,7 +1,7 @@
 """Races by happens-before, from waits, messages and credits alone: never from timestamps.
 
-One clock entry a pipe: ops of a pipe are in order. Accesses are registered at issue, in issue order, so a finding's kind is
-program order and the same under every schedule. PYTEST_DONT_REWRITE
+One clock entry a pipe: ops of a pipe are in order. Accesses are registered at issue, in issue order, so a finding's
+kind is program order and the same under every schedule. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOTHING: Known = {}
 VERBS = {"race-raw": ("writes", "reads"), "race-war": ("reads", "overwrites"), "race-waw": ("writes", "overwrites")}
 REMEDY = {
     "race-raw": "wait for the first before the second is said",
-    "race-war": "wait for the reader (or for an op after it on its unit) before the bytes are overwritten or given away",
+    "race-war": "wait for the reader (or a later op of its unit) before the bytes are overwritten or given away",
     "race-waw": "wait for the first write before the second is said",
     "recycle-in-flight": "wait inside the scope for what reads or writes its scratch",
 }
@@ -116,8 +116,8 @@ class RaceChecker(Observer):
         allocation, lo, hi = region
         history = allocation.space.touched or self._history(allocation.space)
         access = (clock.number, clock.epoch, op, allocation)
-        piece = history.exact(lo, hi)
-        for piece in (piece,) if piece is not None else history.touch(lo, hi):
+        exact = history.exact(lo, hi)
+        for piece in (exact,) if exact is not None else history.touch(lo, hi):
             self._check_write("race-raw", piece, access, clock)
             piece.reads[clock.number] = access
 

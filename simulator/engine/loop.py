@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
-
 from pytest_kernbench.simulator.engine.report import describe_sleepers
 from pytest_kernbench.simulator.engine.schedule import Schedule
 from pytest_kernbench.simulator.errors import DeadlockError, Hazard, LivelockError, Site
@@ -34,10 +33,13 @@ class Token:
     def set(self, cycle: int) -> None:
         self.is_set = True
         self.end = cycle
-        if self._callbacks is not None:
-            callbacks, self._callbacks = self._callbacks, None
-            for callback in callbacks:
-                callback()
+        self.call_back()
+
+    def call_back(self) -> None:
+        """Tell those who asked to be told."""
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
 
     def when_set(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the token is set, or now if it is."""

@@ -1,4 +1,4 @@
-"""What a deadlock report says: who sleeps, at which line, on what, who could end it, and the cycle. PYTEST_DONT_REWRITE"""
+"""What a deadlock report says: who sleeps, at which line, on what, who could end it. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

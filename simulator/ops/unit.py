@@ -135,9 +135,11 @@ class Unit:
         if op.target is not None:
             op.target[...] = op.result
             op.result = op.target = op.compute = None
-        now = self._sim.now
+        op.end = now = self._sim.now
+        op.is_set = True
         self._cells[op.row * WIDTH + END] = now
-        op.set(now)
+        if op._callbacks is not None:
+            op.call_back()
         if op.then is not None:
             then, op.then = op.then, None
             then(op)

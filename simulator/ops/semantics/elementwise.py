@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from pytest_kernbench.simulator.memory.dtypes import Array, to_float32
 
 
@@ -26,7 +25,8 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def where(condition: Array, yes: Any, no: Any) -> Array:
-    return np.where(condition != 0, _f32(yes), _f32(no))
+    chosen: Array = np.where(condition != 0, _f32(yes), _f32(no))
+    return chosen
 
 
 def copy(values: Array) -> Array:
@@ -52,7 +52,7 @@ ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "broadcast": copy,
 }
 
-REDUCTIONS: dict[str, Callable[[Array, int], Array]] = {
-    "max": lambda values, axis: np.max(_f32(values), axis=axis, keepdims=True),
-    "sum": lambda values, axis: np.sum(_f32(values), axis=axis, keepdims=True, dtype=np.float32),
+REDUCTIONS: dict[str, Callable[..., Array]] = {
+    "max": lambda values, axis: np.asarray(np.max(_f32(values), axis=axis, keepdims=True)),
+    "sum": lambda values, axis: np.asarray(np.sum(_f32(values), axis=axis, keepdims=True, dtype=np.float32)),
 }
