@@ -21,7 +21,6 @@ from pytest_kernbench.marks import (
 Outcomes = Mapping[str, list[str]]
 
 _PHASE_RANK = ("passed", "skipped", "failed")  # of one test's phases
-_SAYS_NOTHING = (("passed", "setup"), ("passed", "teardown"))
 _CLAUSE_RANK = ("failed", "passed", "skipped", "not run")  # of one clause's tests
 _GAPS = {"failed": "failing", "skipped": "skipped", "not run": "not run", "no test": "without a test"}
 _HEAD = Clause("clause", "title", normative=False)
@@ -46,7 +45,8 @@ class Ledger:
         verifies = dict(report.user_properties).get("verifies")
         if verifies is not None:
             self._links[report.nodeid] = str(verifies)
-        if report.outcome in _PHASE_RANK and (report.outcome, report.when) not in _SAYS_NOTHING:
+        ready = report.when == "setup" and report.passed  # and nothing more: the run may stop before the test is over
+        if report.outcome in _PHASE_RANK and not ready:
             before = self._outcomes.get(report.nodeid, report.outcome)
             self._outcomes[report.nodeid] = max(before, report.outcome, key=_PHASE_RANK.index)
 

@@ -17,6 +17,9 @@ def test_right_uses(): pytest.skip("not today")
 
 @pytest.mark.adr("0099")
 def test_document(): pass
+
+@pytest.mark.adr0099
+def test_bare(): pass
 """
 SUMMARY = "ADR-0099: 1 of 3 normative clauses verified, 1 failing, 1 skipped"
 
@@ -39,7 +42,7 @@ def test_the_table_goes_clause_by_clause(project: pytest.Pytester) -> None:
             "11.1    normative        1  passed   Wrong uses",
             "11.2    normative        1  skipped  Right uses",
             "B.2     informative      0  no test  Appendix",
-            "-       informative      1  passed   the document as a whole",
+            "-       informative      2  passed   the document as a whole",
             SUMMARY,
             "*= 1 failed, *",
         ],
@@ -61,10 +64,13 @@ def test_the_table_comes_by_itself_when_the_expression_names_a_document(project:
     )
 
 
-def test_only_the_documents_that_the_expression_names_have_a_table(project: pytest.Pytester) -> None:
+@pytest.mark.parametrize("option", [(), ("--adr-report",)])
+def test_only_the_documents_that_the_expression_names_have_a_table(
+    project: pytest.Pytester, option: tuple[str, ...]
+) -> None:
     project.makepyfile(TESTS)
 
-    result = project.runpytest("-m", "adr0060")
+    result = project.runpytest("-m", "adr0060", *option)
 
     result.stdout.fnmatch_lines(["*- ADR-0060 *", "ADR-0060: 0 of *", "ADR-0099: 0 of 3 *"])
     result.stdout.no_fnmatch_line("*- ADR-0099 *")
@@ -88,27 +94,22 @@ def test_a_document_of_the_user_is_in_the_report_even_if_no_test_names_it(projec
     result.stdout.no_fnmatch_line("*ADR-0060*")
 
 
-@pytest.mark.parametrize(
-    ("test", "outcome"),
-    [
-        (one("pass"), "passed"),
-        (one("assert 0"), "failed"),
-        (one("pytest.skip()"), "skipped"),
-        (one("assert 0", "@pytest.mark.xfail"), "skipped"),
-        (one("pass", "@pytest.mark.xfail(strict=True)"), "failed"),
-        (one("pass", "@pytest.mark.skip"), "skipped"),
-        (one("pass", "@pytest.mark.usefixtures('no_such_fixture')"), "failed"),
-        (one("request.addfinalizer(lambda: 1 / 0)"), "failed"),
-        (
-            one(
-                "assert i",
-                "@pytest.mark.parametrize('i', [pytest.param(0, marks=pytest.mark.skip), 1])",
-            ).replace("request", "i"),
-            "passed",
-        ),
-    ],
-)
-def test_a_clause_is_what_its_worst_test_is_and_skips_verify_nothing(
+SKIPPED = one("pass", "@pytest.mark.skip")
+WAYS = {  # to end: the test, and what it makes of its clause
+    "pass": (one("pass"), "passed"),
+    "fail": (one("assert 0"), "failed"),
+    "skip": (one("pytest.skip()"), "skipped"),
+    "skip-mark": (SKIPPED, "skipped"),
+    "xfail": (one("assert 0", "@pytest.mark.xfail"), "skipped"),
+    "xpass-strict": (one("pass", "@pytest.mark.xfail(strict=True)"), "failed"),
+    "setup-error": (one("pass", "@pytest.mark.usefixtures('no_such_fixture')"), "failed"),
+    "teardown-error": (one("request.addfinalizer(lambda: 1 / 0)"), "failed"),
+    "one-of-two-skipped": (SKIPPED + "\n" + one("pass").replace("test_it", "test_other"), "passed"),
+}
+
+
+@pytest.mark.parametrize(("test", "outcome"), WAYS.values(), ids=WAYS)
+def test_a_clause_fails_with_any_of_its_tests_and_skips_verify_nothing(
     project: pytest.Pytester, test: str, outcome: str
 ) -> None:
     project.makepyfile(test)
@@ -124,3 +125,11 @@ def test_a_run_that_stops_early_says_which_clauses_did_not_run(project: pytest.P
     result = project.runpytest("-x", "--adr-report")
 
     result.stdout.fnmatch_lines(["11.1    normative        1  not run  Wrong uses"])
+
+
+def test_a_test_in_which_the_run_was_stopped_has_not_passed(project: pytest.Pytester) -> None:
+    project.makepyfile(one("pytest.exit('enough')"))
+
+    result = project.runpytest("--adr-report")
+
+    result.stdout.fnmatch_lines(["1       normative        1  not run  Decision"])

@@ -21,6 +21,7 @@ def marked(mark: str) -> str:
         ("adr()", "*: adr() is not adr(*"),
         ("adr", "*: adr() is not adr(*"),
     ],
+    ids=["clause", "zero", "document", "float", "keyword", "empty", "bare"],
 )
 def test_a_mark_that_names_nothing_is_a_usage_error(project: pytest.Pytester, mark: str, message: str) -> None:
     project.makepyfile(test_bad=marked(mark))
@@ -46,6 +47,7 @@ def test_every_mistake_is_listed_once(project: pytest.Pytester) -> None:
         ("adr0099.11.3", "-m names adr0099.11.3, which no spec document has; nearest: adr0099.11.?, *"),
         ("slow or (adr0099 and not adr99)", "-m names adr99, which no spec document has; nearest: *"),
     ],
+    ids=["document", "clause", "one-of-many"],
 )
 def test_an_unknown_name_in_an_expression_is_a_usage_error(
     project: pytest.Pytester, expression: str, message: str
@@ -55,6 +57,7 @@ def test_an_unknown_name_in_an_expression_is_a_usage_error(
     result = project.runpytest("-m", expression, "-o", "addopts=", "-o", "markers=slow")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.no_fnmatch_line("*collected*")
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
 
 

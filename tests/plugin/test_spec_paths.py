@@ -29,6 +29,7 @@ def test_a_document_of_the_project_takes_the_place_of_the_packages(project: pyte
         ("pytest.ini", "[pytest]\nkernbench_spec_paths = dosc", "kernbench_spec_paths: *dosc holds no spec document *"),
         ("pytest.ini", "[pytest]\nkernbench_spec_paths = src", "kernbench_spec_paths: *src holds no spec document *"),
     ],
+    ids=["same-id", "same-clause", "no-folder", "no-document"],
 )
 def test_a_mistake_in_a_document_or_a_path_stops_the_run(
     project: pytest.Pytester, name: str, text: str, message: str

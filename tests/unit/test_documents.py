@@ -99,8 +99,9 @@ def test_numbers_are_compared_part_by_part_and_never_as_floats() -> None:
 
 
 def test_marks_cover_every_ancestor_of_every_clause() -> None:
-    assert parse("## 11.2.1 Deep\n## B.2 Appendix\n").marks() == [
+    assert parse("## 11.2.1 Deep\n## B.2 Appendix\n## 9 Nine\n").marks() == [
         "adr0099",
+        "adr0099.9",
         "adr0099.11",
         "adr0099.11.2",
         "adr0099.11.2.1",
