@@ -70,22 +70,23 @@ class AhbmChip:
 
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | tuple[int, int] | None = None,
-        placement: Sequence[int] | None = None, schedule: str = "model", seed: int = 0, data: bool = True,
+        placement: Sequence[int] | None = None, schedule: str = "model", seed: int = 0, data: bool | None = None,
         check: bool | str = True, max_cycles: int = 2**31 - 1, max_ops: int = 50_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, tl=..., **kwargs)` once a program; tensors among the arguments become typed pointers.
 
         `grid`: programs a cube, or (programs a cube, cubes); 1 if not given. `placement`: the PE of each rank, in
-        order, if not 0, 1, 2, ... `schedule`: "model", "jitter" or "late", drawn from `seed`. `data=False`: structure
-        only. `check`: True raises HazardError at the end of a run with findings, "collect" only lists them, False looks
-        for none. Raises KernelError at what the device refuses, DeadlockError and LivelockError.
+        order, if not 0, 1, 2, ... `schedule`: "model", "jitter" or "late", drawn from `seed`. `data`: whether to
+        compute; if not given, a run computes if a tensor has data and is structure only if none has. `check`: True
+        raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none. Raises
+        KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
         """
         if check not in (True, False, "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
         if not callable(kernel) or "tl" not in inspect.signature(kernel).parameters:
             raise LaunchError(f"{kernel!r} is not a kernel: it takes no argument `tl`")
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-        with_data = data and any(tensor.data is not None for tensor in tensors)
+        with_data = any(tensor.data is not None or tensor.written for tensor in tensors) if data is None else data
         launch = Launch(
             self, _grid(self.spec, grid), self._placement(grid, placement), _schedule(schedule, seed), with_data,
             replay=f"run_kernel({kernel.__name__}, ..., schedule={schedule!r}, seed={seed})",
@@ -99,12 +100,13 @@ class AhbmChip:
         launch.place(tensors)
         launch.spawn(kernel, args, kwargs)
         launch.go()
+        launch.keep(tensors, bool(check))
         hazards = tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
             launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
-            self.spec, bool(check), lambda tensor: self.array(_named(tensor, tensors), launch.grid),
+            self.spec, bool(check), lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
         )  # fmt: skip
 
     def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:
@@ -125,8 +127,12 @@ class AhbmChip:
         """The part of `tensor` in `space`, as it is in memory."""
         return np.ndarray(tensor.shape, tensor.dtype, space.bytes(self._top), tensor.offset)
 
-    def array(self, tensor: Tensor, grid: tuple[int, int]) -> Array:
+    def array(self, tensor: Tensor, grid: tuple[int, int], computed: bool) -> Array:
         """A copy of the parts: (ranks, ...) for "local", one part otherwise; a leading axis of cubes if several."""
+        if not computed:
+            raise LaunchError(
+                f"tensor {tensor.name!r}: the run was structure only; give a tensor data=, or run with data=True"
+            )
         ranks, cubes = grid
         one = isinstance(tensor.place, int) or tensor.place == "replicate"
         parts = [

@@ -16,6 +16,7 @@ from pytest_kernbench.simulator.ops.op import Op
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.ipcq import Arrival, Channel
     from pytest_kernbench.simulator.ahbm.language import Language
+    from pytest_kernbench.simulator.ahbm.launch import Launch
 
 Axes = tuple[str, ...]
 
@@ -23,22 +24,24 @@ Axes = tuple[str, ...]
 class Pointer:
     """An element of a tensor in some PE's HBM; `ptr + n` is n elements further on (R4)."""
 
-    __slots__ = ("allocation", "axes", "dtype", "offset", "pe", "size", "tensor_shape")
+    __slots__ = ("allocation", "axes", "dtype", "launch", "offset", "pe", "program", "size")
 
     def __init__(
-        self, allocation: Allocation, pe: int, offset: int, shape: tuple[int, ...], dtype: DType, axes: Axes
+        self, launch: Launch, allocation: Allocation, program: int, pe: int, size: int, dtype: DType, axes: Axes
     ) -> None:
+        self.launch = launch
         self.allocation = allocation
+        self.program = program  # whose slice it is in; `pe` is the PE that runs it
         self.pe = pe
-        self.offset = offset
-        self.tensor_shape = shape
-        self.size = math.prod(shape)
+        self.offset = 0
+        self.size = size
         self.dtype = dtype
         self.axes = axes
 
     def __add__(self, elements: int) -> Pointer:
-        offset = self.offset + int(elements)
-        return Pointer(self.allocation, self.pe, offset, self.tensor_shape, self.dtype, self.axes)
+        further = Pointer(self.launch, self.allocation, self.program, self.pe, self.size, self.dtype, self.axes)
+        further.offset = self.offset + int(elements)
+        return further
 
     @property
     def byte(self) -> int:
@@ -87,7 +90,8 @@ class Handle:
     axes: Axes = ()
     op: Op | None = None
     completion = False
-    channel: Channel | None = None  # of a message slot; `readers` are the ops that read the slot
+    channel: Channel | None = None  # of a message slot, `number` in it; `readers` are the ops that read the slot
+    number = -1
     readers: list[Op] | None = None
     message: Arrival | None = None
     regions: tuple[Region, ...] = ()

@@ -14,6 +14,7 @@ from pytest_kernbench.simulator.ahbm.language_math import MathOps
 from pytest_kernbench.simulator.ahbm.language_queue import QueueOps
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
 from pytest_kernbench.simulator.memory.dtypes import bfloat16, float16, float32
+from pytest_kernbench.simulator.ops.log import NONE
 from pytest_kernbench.simulator.ops.op import Op
 
 __all__ = ["Block", "Handle", "Language", "Pointer"]
@@ -49,7 +50,7 @@ class Language(GemmOps, QueueOps, MathOps):
         site = self._site()
         if not isinstance(h, Handle) or len(h.shape) != 2:
             self._refuse(site, "bad-parameter", "trans", f"got {h!r}", "pass a handle with two axes")
-        self._alive(h, "trans", site)
+        self._here(h, "trans", site)
         seen = Handle(self, h.shape[::-1], h.dtype, None)
         seen.allocation, seen.regions, seen.cells, seen.transposed = h.allocation, h.regions, h.cells, not h.transposed
         seen.axes, seen.op, seen.completion = h.axes[::-1], h.op, h.completion
@@ -98,11 +99,10 @@ class Language(GemmOps, QueueOps, MathOps):
     def _enter_scope(self) -> None:
         self._scratch.enter()
         self._pe.scoped.append([])
-        self._pe.held_before.append(len(self._pe.held))
 
     def _leave_scope(self, site: int) -> None:
         kernel = self._kernel
-        self._return_slots(self._pe.held_before.pop(), site)
+        self._return_slots(len(self._pe.scoped), site)
         for handle in self._pe.scoped.pop():
             if handle.message is not None:
                 where = self._log.site(site)
@@ -114,12 +114,18 @@ class Language(GemmOps, QueueOps, MathOps):
             elif handle.op is not None and self._scratch.in_innermost(handle.allocation):
                 for observe in self._probes.recycle:
                     observe(kernel, handle.op, self._log.site(site))
-        self._scratch.leave()
+        self._scratch.leave(site)
 
-    def _return_slots(self, first: int, site: int) -> None:
-        """Give back the slots received since, once their readers have ended."""
-        for handle in list(self._pe.held[first:]):
-            self._give_back(handle, site, self._last_readers(handle))
+    def _abandon_scope(self) -> None:
+        """The kernel is being ended inside the scope: nothing is checked any more."""
+        self._pe.scoped.pop()
+        self._scratch.leave(NONE)
+
+    def _return_slots(self, depth: int, site: int) -> None:
+        """Give back the slots received inside so many scopes or more, once their readers have ended."""
+        for handle, inside in list(self._pe.held):
+            if inside >= depth:
+                self._give_back(handle, site, self._last_readers(handle))
 
     def _end(self, site: int) -> None:
         """The kernel returned: slots go home, and what nobody waited for is left behind."""
@@ -144,8 +150,10 @@ class Scope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if kind is None or issubclass(kind, Exception):
             self._tl._leave_scope(self._tl._site())
+        else:
+            self._tl._abandon_scope()
 
 
 class RegionLabel:

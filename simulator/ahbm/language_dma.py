@@ -57,7 +57,7 @@ class DmaOps(Speech):
         burst, byte = self._timing.spec.burst_bytes, pointer.byte
         ranges = covers(block.shape, block.strides, pointer.dtype.itemsize)
         charged = sum(-(-(byte + hi) // burst) * burst - (byte + lo) // burst * burst for lo, hi in ranges)
-        peer = pointer.pe if pointer.pe != self._pe.number else NONE
+        peer = pointer.program if pointer.pe != self._pe.number else NONE
         op = self._op(
             name, unit, site, reads, writes, size=sum(hi - lo for lo, hi in ranges), charged=charged,
             shape=self._log.shapes.id(block.shape), peer=peer, runs=len(ranges),

@@ -30,6 +30,7 @@ class Sizes(NamedTuple):
 
 
 Step = tuple[Any, ...]
+MOST_WORK = 2**31 - 1  # a log column holds 32 bits
 STEPS = {"scale": 1, "bias": 1, "add": 1, "relu": 0}  # operands of each epilogue step
 
 
@@ -74,13 +75,12 @@ class GemmOps(DmaOps):
         out.axes = axes
         shape = self._log.shapes.id((m, n, k))
         op = self._op("dot", gemm, site, a.regions + b.regions, out.regions, work=m * n * k, shape=shape)
-        spec = self._timing.spec
-        tiles = -(-m // spec.tile_m) * -(-n // spec.tile_n) * -(-k // spec.tile_k)
-        op.occupancy = spec.gemm_fill_cycles + tiles * self._timing.tile_cycles(a.dtype.itemsize)
+        op.occupancy = self._timing.dot_cycles(m, n, k, a.dtype.itemsize)
         if self._data:
             op.sources, op.target = (a.array(), b.array()), out.array()
             op.compute = lambda left, right: matmul(left, right, transposed)
-        self._post(op)
+        self._announce(op)
+        self._sim.at(self._kernel.now, op.key, self._pe.scheduler.submit, op)
         for source in (a, b):
             if source.readers is not None:
                 source.readers.append(op)
@@ -101,6 +101,10 @@ class GemmOps(DmaOps):
         self._say_orientation(a, b, trans_b, call, site)
         transposed = bool(trans_b)
         inner, outer = (1, 0) if transposed else (0, 1)
+        if a.shape[0] * a.shape[1] * b.shape[outer] > MOST_WORK:
+            macs = a.shape[0] * a.shape[1] * b.shape[outer]
+            fact = f"a {a.shape} times b {b.shape} is {macs} MACs, an op has {MOST_WORK} at most"
+            self._refuse(site, "capacity", call, fact, "split the product")
         if a.shape[1] != b.shape[inner]:
             sizes = f"contracts {a.shape[1]} with {b.shape[inner]}"
             fact = f"a is {a.shape}, b is {b.shape} with trans_b={transposed}: {sizes}"
@@ -151,7 +155,9 @@ class GemmOps(DmaOps):
             block = self._block(site, "composite", out, (m, n), None)
             return self._allocate((m, n), float32, "composite", site), block
         placed = self._result(out, (m, n), float32, "composite", site)
-        return Handle(placed.tl, (m, n), placed.dtype, placed.allocation), None
+        result = Handle(placed.tl, (m, n), placed.dtype, placed.allocation)
+        result.transposed = placed.transposed
+        return result, None
 
     # Submission
 
@@ -159,30 +165,30 @@ class GemmOps(DmaOps):
         self, a: Handle, b: Block | Handle, sizes: Sizes, steps: tuple[Step, ...], result: Handle,
         target: Block | None, site: int,
     ) -> Handle:  # fmt: skip
-        op = self._composite_op(a, b, sizes, steps, result, target, site)
+        op = self._composite_op(a, b, sizes, steps, result, site)
         composite = self._composite(op, a, b, sizes)
         self._open_children(composite, b, steps, sizes, site)
+        result.op = op
+        self._announce(op)
         if target is not None:
-            composite.writeback = self._writeback(op, result, target, site)
+            result.op = composite.writeback = self._writeback(op, result, target, site)
+            self._announce(composite.writeback)
         if self._data:
             self._give_data(composite, a, b, steps, result, target)
-        self._announce(op)
         self._sim.at(self._kernel.now, op.key, self._pe.scheduler.submit, composite)
         for source in (a, b, *(operand for step in steps for operand in step[1:])):
             if isinstance(source, Handle) and source.readers is not None:
                 source.readers.append(op)
-        result.op = op
         result.completion = True
         self._note_scoped(result)
         return result
 
     def _composite_op(
-        self, a: Handle, b: Block | Handle, sizes: Sizes, steps: tuple[Step, ...], result: Handle,
-        target: Block | None, site: int,
-    ) -> CompositeOp:  # fmt: skip
+        self, a: Handle, b: Block | Handle, sizes: Sizes, steps: tuple[Step, ...], result: Handle, site: int
+    ) -> CompositeOp:
         """The composite's row: one access set and one epoch for order."""
         reads = a.regions + tuple(r for step in steps for h in step[1:] if isinstance(h, Handle) for r in h.regions)
-        writes = result.regions + (target.regions() if target is not None else ())
+        writes = result.regions
         streamed: tuple[Region, ...] = ()
         if isinstance(b, Block):
             streamed = b.regions()
@@ -203,8 +209,10 @@ class GemmOps(DmaOps):
         misaligned = b.pointer.byte % burst if isinstance(b, Block) else None
         strides = (b.strides[0], b.strides[1])
         shape = Shape(sizes.m, sizes.n, sizes.k, sizes.trans_b, a.dtype.itemsize, strides, misaligned)
-        there = b.pointer.pe if isinstance(b, Block) else self._pe.number
-        return Composite(op, self._pe.scheduler.plan(shape), shape, self._pe.number, there)
+        composite = Composite(op, self._pe.scheduler.plan(shape), shape, self._pe.number)
+        if isinstance(b, Block) and b.pointer.pe != self._pe.number:
+            composite.there, composite.peer = b.pointer.pe, b.pointer.program
+        return composite
 
     def _open_children(
         self, composite: Composite, b: Block | Handle, steps: tuple[Step, ...], sizes: Sizes, site: int
@@ -248,4 +256,6 @@ class GemmOps(DmaOps):
         op = self._transfer("writeback", "write", self._pe.dma_write, target, result.regions, target.regions(), site)
         self._log.cells[op.row * WIDTH + PARENT] = parent.row
         op.key = parent.key
+        op.after = (parent,)
+        op.pipe = self._pe.scheduler.writebacks
         return op

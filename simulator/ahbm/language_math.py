@@ -166,7 +166,7 @@ class MathOps(Speech):
     def _use_in_math(self, handle: Handle, name: str, site: int) -> None:
         """As `_use`, at once where MATH made the operand itself."""
         op, unit = handle.op, self._pe.math
-        if op is None or op.unit is not unit or handle.message is not None or not handle.allocation.alive:
+        if op is None or op.unit is not unit or handle.tl is not self or not handle.allocation.alive:
             self._use(handle, unit, name, site)
 
     def _with_numbers(self, name: str, operands: tuple[Any, ...]) -> Callable[..., Any]:
@@ -225,6 +225,7 @@ class MathOps(Speech):
             if source.readers is not None:  # a message slot is given back after its readers have ended
                 source.readers.append(op)
         out.op = op
+        out.completion = False
         return out
 
     def _common_shape(self, shapes: tuple[Shape, ...], call: str, site: int) -> Shape:

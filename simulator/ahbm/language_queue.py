@@ -95,8 +95,7 @@ class QueueOps(Speech):
             self._refuse(
                 site, "bad-parameter", "release", "the handle is not a received message", "release what recv returned"
             )
-        if h.message is not None or not h.allocation.alive:
-            self._refuse_dead(h, "release", site)
+        self._here(h, "release", site)
         self._give_back(h, site, ())
 
     # How it is done
@@ -113,6 +112,7 @@ class QueueOps(Speech):
         self._fits_slot(call, shape, kind, math.prod(shape) * kind.itemsize, site)
         handle = Handle(self, shape, kind, None)  # type: ignore[arg-type]
         handle.channel = channel
+        handle.number = channel.messages.claimed
         return handle, channel
 
     def _fits_slot(self, call: str, shape: Shape, dtype: DType, size: int, site: int) -> None:
@@ -148,7 +148,7 @@ class QueueOps(Speech):
         handle.message = None
         handle.readers = []
         handle.place(arrival.slot)
-        self._pe.held.append(handle)
+        self._pe.held.append((handle, len(self._pe.scoped)))
 
     def _give_back(self, h: Handle, site: int, after: tuple[Op, ...]) -> None:
         """Send the credit of the slot of `h` home, once the ops `after` have ended."""
@@ -161,7 +161,7 @@ class QueueOps(Speech):
         sender = channel.sender
         op = self._op(
             "credit", channel.credit_unit, site, (), h.regions, size=size, charged=size, peer=sender.program,
-            message=channel.messages.claimed - 1,
+            message=h.number,
         )  # fmt: skip
         op.after = after
         op.occupancy, op.route = self._timing.message(self._pe.number, self._launch.pe_of(sender), size)
@@ -170,7 +170,8 @@ class QueueOps(Speech):
         self._announce(op)
         self._post_after(op, list(after))
         slot.alive = False
-        self._pe.held.remove(h)
+        slot.ended = site
+        self._pe.held = [(held, depth) for held, depth in self._pe.held if held.allocation is not slot]
 
     def _drained(self, row: int, reader: Op) -> None:
         self._log.cells[row * WIDTH + END] = max(reader.end, self._log.cells[row * WIDTH + START])

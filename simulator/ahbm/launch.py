@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,9 @@ class Pe:
             launch.new_space(f"scratch of {self.name}", spec.scratch_bytes), launch.log.labels.id("scratch")
         )
         self.scoped: list[list[Handle]] = []  # a list a scope: what is in flight into it
-        self.held: list[Handle] = []  # received messages whose slots are not given back
-        self.held_before: list[int] = []
+        self.held: list[
+            tuple[Handle, int]
+        ] = []  # received messages whose slots are not given back, and the scopes around
         self.awaiting: list[tuple[Handle, int]] = []  # every recv_async and its site
 
     def unit(self, kind: str) -> Unit:
@@ -123,16 +125,25 @@ class Launch:
             tensor.put(home, self.chip.view(tensor, space))
         rows = tensor.valid_rows(home)
         allocation.past = rows < tensor.shape[0]
-        known = tensor.part(home) is not None or not self.data or home in tensor.homes
-        if known and rows:
+        allocation.filled, allocation.valid = tensor.written.get(home, (False, None))
+        if rows and (tensor.part(home) is not None or not self.data):
             for observe in self.sim.probes.host_write:
                 observe(allocation, lo, lo + tensor.nbytes // tensor.shape[0] * rows)
+
+    def keep(self, tensors: list[Tensor], checked: bool) -> None:
+        """Remember which bytes of the tensors are valid: they stay in HBM. Without checkers, all are taken to be."""
+        for tensor in tensors:
+            for (owner, home), allocation in self._parts.items():
+                if owner == id(tensor) and self.data:
+                    tensor.written[home] = (allocation.filled or not checked, allocation.valid)
 
     def pointer(self, tensor: Tensor, pe: Pe) -> Pointer:
         """What the program on `pe` receives for `tensor`."""
         home = tensor.home((pe.cube, pe.rank))
-        there = self.pes[home[0] * self.grid[0] + home[1]].number
-        return Pointer(self._parts[id(tensor), home], there, 0, tensor.shape, tensor.dtype, tensor.axes)
+        program = home[0] * self.grid[0] + home[1]
+        size = math.prod(tensor.shape)
+        allocation = self._parts[id(tensor), home]
+        return Pointer(self, allocation, program, self.pes[program].number, size, tensor.dtype, tensor.axes)
 
     # Kernels
 

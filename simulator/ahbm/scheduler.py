@@ -169,12 +169,12 @@ class CompositeOp(Op):
 
 
 class Stream:
-    """The panel reads of a PE's scheduler: a pipe of their own for order, apart from direct loads."""
+    """Panel reads, or writebacks, of a PE's scheduler: in order among themselves, not with what the kernel moves."""
 
     __slots__ = ("clock", "name")
 
-    def __init__(self) -> None:
-        self.name = "STREAM"
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.clock: Any = None  # belongs to the race checker
 
 
@@ -182,16 +182,30 @@ class Composite:
     """A composite in flight; `op` is its row, its access set and its token."""
 
     __slots__ = (
-        "a", "b", "epilogue_cycles", "epilogue_row", "here", "next", "op", "out", "plan", "run_starts", "shape",
-        "source", "steps", "there", "writeback",
+        "a",
+        "b",
+        "epilogue_cycles",
+        "epilogue_row",
+        "here",
+        "next",
+        "op",
+        "out",
+        "peer",
+        "plan",
+        "run_starts",
+        "shape",
+        "source",
+        "steps",
+        "there",
+        "writeback",
     )  # fmt: skip
 
-    def __init__(self, op: Op, plan: Plan, shape: Shape, here: int, there: int) -> None:
+    def __init__(self, op: Op, plan: Plan, shape: Shape, here: int) -> None:
         self.op = op
         self.plan = plan
         self.shape = shape
-        self.here = here  # PEs: who reads, and whose slice is read
-        self.there = there
+        self.here = self.there = here  # PEs: who reads, and whose slice is read
+        self.peer = NONE  # the program there, if it is another one
         self.next = 0
         self.run_starts: list[int] = []
         self.epilogue_row = NONE
@@ -220,7 +234,7 @@ class Composite:
         cells[columns.REGION] = region
         cells[columns.SITE] = self.op.site
         cells[columns.ISSUE] = issue
-        cells[columns.PEER] = self.there if self.there != self.here else NONE
+        cells[columns.PEER] = self.peer
         cells[columns.OPERANDS] = len(log.operand_cells) // 3
         return cells
 
@@ -242,14 +256,15 @@ class Scheduler:
         self.name = "SCHED"
         self.kind = log.units.id("SCHED")
         self.gemm = gemm
-        self.stream = Stream()
+        self.stream, self.writebacks = Stream("STREAM"), Stream("WRITEBACK")
         self.in_flight = 0
         self._sim = sim
         self._log = log
         self._timing = timing
         self._dma = dma
         self._plans = plans
-        self._queue: deque[Composite] = deque()
+        self._queue: deque[Composite | Op] = deque()
+        self._panels = 0  # on their way to the GEMM
 
     def plan(self, shape: Shape) -> Plan:
         found = self._plans.get(shape)
@@ -257,8 +272,9 @@ class Scheduler:
             found = self._plans[shape] = Plan(shape, self._timing, self._log)
         return found
 
-    def submit(self, composite: Composite) -> None:
-        self._queue.append(composite)
+    def submit(self, product: Composite | Op) -> None:
+        """Take a composite, or a `dot`, behind those before it."""
+        self._queue.append(product)
         self._pump()
 
     def ready_unit(self) -> Any:
@@ -266,17 +282,24 @@ class Scheduler:
         return self.gemm if self.gemm.has_work() else self._dma
 
     def _pump(self) -> None:
+        """Start what may start. What needs no panel waits until every panel before it has reached the GEMM."""
         while self._queue and self.in_flight < self._timing.stream_depth:
-            composite = self._queue[0]
+            product = self._queue[0]
+            streamed = isinstance(product, Composite) and product.shape.misaligned is not None
+            if self._panels and not streamed:
+                return
+            if not isinstance(product, Composite):
+                self.gemm.submit(self._queue.popleft())  # type: ignore[arg-type]
+                continue
             self.in_flight += 1
-            number = composite.next
-            composite.next += 1
-            if composite.next == len(composite.plan.panels):
+            number = product.next
+            product.next += 1
+            if product.next == len(product.plan.panels):
                 self._queue.popleft()
-            if composite.shape.misaligned is None:
-                self._submit_run(composite, number)
+            if streamed:
+                self._submit_panel(product, number)
             else:
-                self._submit_panel(composite, number)
+                self._submit_run(product, number)
 
     def _submit_panel(self, composite: Composite, number: int) -> None:
         parent, panel = composite.op, composite.plan.panels[number]
@@ -291,8 +314,15 @@ class Scheduler:
             op.target = composite.b[panel.first : panel.last]
             if op.sources[0].dtype == np.float32:
                 op.compute = np.array
-        op.then = lambda _: self._submit_run(composite, number)
+        op.then = lambda _: self._panel_arrived(composite, number)
+        self._panels += 1
         self._dma.submit(op)
+
+    def _panel_arrived(self, composite: Composite, number: int) -> None:
+        self._panels -= 1
+        self._submit_run(composite, number)
+        if not self._panels:
+            self._pump()
 
     def _submit_run(self, composite: Composite, number: int) -> None:
         parent, plan = composite.op, composite.plan
@@ -328,23 +358,17 @@ class Scheduler:
     def _end(self, composite: Composite) -> None:
         composite.fill_rows(self._log)
         row, cells, now = composite.op.row * WIDTH, self._log.cells, self._sim.now
-        self._log.cells[row + columns.START] = self._first_start(composite)
+        cells[row + columns.START] = self._first_start(composite)
         if composite.epilogue_row != NONE:
             epilogue = composite.epilogue_row * WIDTH
             cells[epilogue + columns.START] = now - composite.epilogue_cycles
             cells[epilogue + columns.FREE] = cells[epilogue + columns.END] = now
+        cells[row + columns.FREE] = cells[row + columns.END] = now
+        composite.op.set(now)
         if composite.writeback is not None:
-            composite.writeback.then = lambda op: self._retire(composite)
             composite.writeback.unit.submit(composite.writeback)
-        else:
-            self._retire(composite)
 
     def _first_start(self, composite: Composite) -> int:
         if composite.plan.panel_rows:
             return self._log.cells[(composite.op.row + composite.plan.panel_rows[0]) * WIDTH + columns.START]
         return composite.run_starts[0]
-
-    def _retire(self, composite: Composite) -> None:
-        row = composite.op.row * WIDTH
-        self._log.cells[row + columns.FREE] = self._log.cells[row + columns.END] = self._sim.now
-        composite.op.set(self._sim.now)

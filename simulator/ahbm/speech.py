@@ -52,10 +52,15 @@ class Speech:
 
     def _site(self) -> int:
         """The author's line that is being carried out."""
+        sim = self._sim
+        sim.calls_left -= 1
         frame = sys._getframe(2)
         while frame.f_code.co_filename in OWN_FILES and frame.f_back is not None:
             frame = frame.f_back
-        return self._log.site_id(frame.f_code, frame.f_lasti)
+        site = self._log.site_id(frame.f_code, frame.f_lasti)
+        if sim.calls_left < 0 or self._kernel.now > sim.max_cycles:
+            sim.stop_endless(self._kernel, self._log.site(site))
+        return site
 
     def _refuse(self, site: int, kind: str, call: str, fact: str, remedy: str, ops: tuple[Op, ...] = ()) -> NoReturn:
         """End the run with what was said, where, the fact with both numbers, and what to do."""
@@ -89,6 +94,8 @@ class Speech:
             self._refuse(
                 site, "bad-parameter", call, f"got a {type(pointer).__name__}", "pass a pointer: a tensor + elements"
             )
+        if pointer.launch is not self._launch:
+            self._refuse(site, "bad-parameter", call, f"{pointer!r} is of an earlier run", "use this run's arguments")
         shape = self._shape(site, call, shape)
         if strides is not None and (
             len(strides) != len(shape) or not all(isinstance(s, int) and s >= 0 for s in strides)
@@ -152,11 +159,7 @@ class Speech:
         self._sim.at(self._kernel.now, op.key, op.unit.submit, op)
 
     def _announce(self, op: Op) -> None:
-        """One more op was said: count it, and tell the observers."""
-        sim = self._sim
-        sim.ops_left -= 1
-        if sim.ops_left < 0:
-            sim.stop_endless(self._kernel, self._log.site(op.site))
+        """Tell the observers that an op was said."""
         for observe in self._observers:
             observe(op)
 
@@ -193,22 +196,27 @@ class Speech:
             self._refuse(
                 site, "bad-parameter", call, f"got a {type(handle).__name__}", "pass a handle of data on chip (tl.load)"
             )
-        if handle.message is not None:
-            fact = "the message of a recv_async is used before it was waited for"
-            self._refuse(site, "race-raw", call, fact, "tl.wait(handle) first")
-        if not handle.allocation.alive:
-            self._refuse_dead(handle, call, site)
+        self._here(handle, call, site)
         op = handle.op
         if op is not None and op.unit is not unit and not op.awaited and not handle.completion:
             self._wait_op(op, site, f"its operand, {op.name} of row {op.row}")
 
-    def _alive(self, handle: Handle, call: str, site: int) -> None:
+    def _here(self, handle: Handle, call: str, site: int) -> None:
+        """`handle` is this kernel's, has arrived, and is alive."""
+        if handle.tl is not self:
+            fact = f"{handle!r} is another kernel's or another run's"
+            self._refuse(site, "bad-parameter", call, fact, "send it: a PE reaches only its own scratch and slots")
+        if handle.message is not None:
+            fact = "the message of a recv_async is used before it was waited for"
+            self._refuse(site, "race-raw", call, fact, "tl.wait(handle) first")
         if not handle.allocation.alive:
             self._refuse_dead(handle, call, site)
 
     def _refuse_dead(self, handle: Handle, call: str, site: int) -> NoReturn:
         made = "" if handle.op is None else f", made by {handle.op.name} at {self._log.site(handle.op.site)},"
         what = "its scratch_scope was left" if handle.channel is None else "its message slot was released"
+        if handle.allocation.ended is not None:
+            what += f" at {self._log.site(handle.allocation.ended)}"
         fact = f"a handle {handle.shape} {handle.dtype}{made} is used after {what}"
         remedy = "keep state that outlives a scope outside it: allocate it before and write it with tl.assign or out="
         if handle.channel is not None:
@@ -235,8 +243,8 @@ class Speech:
             return self._allocate(shape, dtype, call, site)
         if not isinstance(out, Handle):
             self._refuse(site, "bad-parameter", call, f"out= is a {type(out).__name__}", "pass a handle")
-        if out.message is not None or out.shape != shape:
+        self._here(out, call, site)
+        if out.shape != shape:
             fact = f"the result is {shape}, out= is {out.shape}"
             self._refuse(site, "bad-parameter", call, fact, "give an out= of the result's shape")
-        self._alive(out, call, site)
         return out

@@ -32,6 +32,9 @@ class Tensor:
         self.valid: Array | int | None = valid if valid is None or isinstance(valid, int) else np.asarray(valid)
         self.data: Array | None = None
         self.homes: set[Program] = set()  # where its data has been put
+        self.written: dict[
+            Program, tuple[bool, Any]
+        ] = {}  # by home, after a run: whether all of it is valid, or what is
 
     @property
     def nbytes(self) -> int:

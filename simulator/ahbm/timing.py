@@ -41,6 +41,12 @@ class Timing:
         cycles = -(-spec.tile_m * spec.tile_k * spec.tile_n // spec.gemm_macs_per_cycle)
         return cycles * (spec.gemm_f32_factor if itemsize == 4 else 1)
 
+    def dot_cycles(self, m: int, n: int, k: int, itemsize: int) -> int:
+        """A blocking product: the fill and all its sub-tiles."""
+        spec = self.spec
+        tiles = -(-m // spec.tile_m) * -(-n // spec.tile_n) * -(-k // spec.tile_k)
+        return spec.gemm_fill_cycles + tiles * self.tile_cycles(itemsize)
+
     def epilogue_cycles(self, elements: int) -> int:
         """Element-wise steps on the output path; counted after the last sub-tile, so it errs towards slow."""
         return -(-elements // self.spec.math_lanes)

@@ -39,7 +39,7 @@ class Topology:
         return abs(row - to_row) + abs(col - to_col)
 
     def route(self, kind: str, here: int, there: int, size: int, first: int) -> Route:
-        """A "read" or "write" by PE `here` in the slice of `there`, or a "send"; its head leaves after `first` cycles."""
+        """A "read" or "write" by PE `here` in the slice of `there`, or a "send"; its head leaves `first` cycles on."""
         path = self._paths.get((kind, here, there))
         if path is None:
             path = self._paths[kind, here, there] = getattr(self, f"_{kind}_path")(here, there)
@@ -98,8 +98,9 @@ class Topology:
     def _controller(self, pe: int) -> Server:
         found = self._controllers.get(pe)
         if found is None:
-            width = max(1, self.spec.hbm_bytes_per_cycle * self.spec.hbm_efficiency_percent // 100)
-            found = self._controllers[pe] = Server(f"hbm {pe}", width)
+            spec = self.spec
+            server = Server(f"hbm {pe}", spec.hbm_bytes_per_cycle, spec.hbm_efficiency_percent)
+            found = self._controllers[pe] = server
         return found
 
 

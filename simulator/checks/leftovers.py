@@ -11,7 +11,7 @@ from pytest_kernbench.simulator.checks.about import about
 from pytest_kernbench.simulator.errors import Hazard
 from pytest_kernbench.simulator.probes import Observer
 
-AWAITED = frozenset({"load", "store", "composite"})
+AWAITED = frozenset({"load", "store", "composite", "writeback"})
 
 
 class LeftoverChecker(Observer):
@@ -25,19 +25,21 @@ class LeftoverChecker(Observer):
 
     def issue(self, op: Any) -> None:
         if op.name in AWAITED:
-            self._last.setdefault((op.kernel.program, op.unit.name), []).append(op)
+            self._last.setdefault((op.kernel.program, op.pipe.name), []).append(op)
 
     def wake(self, kernel: Any, op: Any) -> None:
         """Ops of a unit end in order: what was said before `op` is over too."""
         if op.kernel is kernel:
-            ops = self._last.get((kernel.program, op.unit.name))
+            ops = self._last.get((kernel.program, op.pipe.name))
             if ops:
                 ops[:] = [each for each in ops if each.row > op.row]
 
     def finish(self, kernel: Any) -> None:
         for (program, _), ops in self._last.items():
-            if program == kernel.program and ops:
-                self._left_in_flight(kernel, ops)
+            if program == kernel.program:
+                left = [op for op in ops if kernel.known.get(op.pipe.clock.number, 0) < op.epoch]
+                if left:
+                    self._left_in_flight(kernel, left)
 
     def _left_in_flight(self, kernel: Any, ops: list[Any]) -> None:
         op = ops[0]

@@ -67,14 +67,11 @@ class RaceChecker(Observer):
         kernel.known = NOTHING
 
     def wake(self, kernel: Any, op: Any) -> None:
-        number = op.unit.clock.number
+        number = op.pipe.clock.number
         if kernel.known.get(number, 0) >= op.epoch:
             return  # a pipe's knowledge only grows, so the kernel has this too
         known = dict(join(kernel.known, op.known))
         known[number] = op.epoch
-        if op.after_stream:
-            stream = op.stream.clock.number
-            known[stream] = max(known.get(stream, 0), op.after_stream)
         kernel.known = known
 
     def _tick(self, pipe: Any, op: Any) -> Clock:
@@ -88,19 +85,19 @@ class RaceChecker(Observer):
             clock.seen = known
             clock.known = join(clock.known, known)
         for earlier in op.after:
-            clock.known = join(clock.known, {**earlier.known, earlier.unit.clock.number: earlier.epoch})
+            clock.known = join(clock.known, {**earlier.known, earlier.pipe.clock.number: earlier.epoch})
         clock.epoch += 1
         return clock
 
     # Accesses
 
     def issue(self, op: Any) -> None:
+        clock = self._tick(op.pipe, op)
         if op.streamed:
             stream = self._tick(op.stream, op)
-            op.after_stream = stream.epoch
             for region in op.streamed:
                 self._read(op, stream, region)
-        clock = self._tick(op.unit, op)
+            clock.known = join(clock.known, {stream.number: stream.epoch})  # its panels are read before it ends
         op.known, op.epoch = clock.known, clock.epoch
         for region in op.reads:
             self._read(op, clock, region)
@@ -153,7 +150,7 @@ class RaceChecker(Observer):
 
     def recycle(self, kernel: Any, op: Any, site: Any) -> None:
         """A scope is left with the target of `op` in it: has its kernel waited for it?"""
-        if kernel.known.get(op.unit.clock.number, 0) < op.epoch:
+        if kernel.known.get(op.pipe.clock.number, 0) < op.epoch:
             first = about(op, op.writes[0], self._log)
             remedy = REMEDY["recycle-in-flight"]
             message = f"{first}\n  is still in flight when its tl.scratch_scope is left at {site}; {remedy}"

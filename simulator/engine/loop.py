@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from greenlet import GreenletExit, getcurrent, greenlet
 from pytest_kernbench.simulator.engine.report import describe_sleepers
@@ -67,12 +67,13 @@ class Simulation:
         self.probes = Probes()
         self.schedule = schedule
         self.max_cycles = min(max_cycles, MAX_CYCLES)
-        self.ops_left = self.max_ops = max_ops
+        self.calls_left = self.max_ops = max_ops
         self.kernels: list[Kernel] = []
         self.sleeping: dict[Kernel, tuple[Token, str]] = {}
         self._heap: list[tuple[int, int, int, Callable[[Any], None], Any]] = []
         self._pushed = itertools.count().__next__
         self._loop: greenlet = getcurrent()
+        self._closing = False
 
     def at(self, cycle: int, key: int, callback: Callable[[Any], None], argument: Any) -> None:
         heapq.heappush(self._heap, (cycle, key, self._pushed(), callback, argument))
@@ -106,12 +107,16 @@ class Simulation:
         finally:
             self._end_kernels()
 
-    def stop_endless(self, kernel: Kernel, site: Site) -> None:
-        """`kernel` said more ops than the run may have."""
-        raise LivelockError(self._stuck("livelock", f"{kernel.name} passed max_ops = {self.max_ops} at {site}"))
+    def stop_endless(self, kernel: Kernel, site: Site) -> NoReturn:
+        """`kernel` has said more, or gone further, than the run may."""
+        bound = f"max_cycles = {self.max_cycles}" if self.calls_left >= 0 else f"max_ops = {self.max_ops} tl calls"
+        fact = f"{kernel.name} passed {bound} at {site}: does a loop of it never end?"
+        raise LivelockError(self._stuck("livelock", fact))
 
     def sleep(self, kernel: Kernel, token: Token, why: str) -> None:
         """Put `kernel` to sleep until `token` is set. Called from inside the kernel."""
+        if self._closing:
+            raise GreenletExit  # a kernel that is being ended wants to wait once more
         self.sleeping[kernel] = (token, why)
         token.when_set(lambda: self.at(self.now, kernel.key, Kernel.resume, kernel))
         self._loop.switch()
@@ -121,6 +126,7 @@ class Simulation:
         return Hazard(kind, f"at cycle {self.now} {fact}\n" + describe_sleepers(self.sleeping, self.kernels))
 
     def _end_kernels(self) -> None:
+        self._closing = True
         # In spawn order and now, so that `finally` blocks of a kernel do not run at garbage collection.
         for kernel in self.kernels:
             kernel.kill()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 
 
 def describe_sleepers(sleeping: dict[Any, tuple[Any, str]], kernels: list[Any]) -> str:
@@ -15,13 +18,13 @@ def describe_sleepers(sleeping: dict[Any, tuple[Any, str]], kernels: list[Any]) 
     cycle = wait_for_cycle(sleeping)
     if cycle:
         lines.append("  they wait for each other: " + " -> ".join(kernel.name for kernel in cycle))
-    return "\n".join(lines)
+    return "\n".join(lines or ["  no kernel sleeps: units are still at work"])
 
 
 def where(kernel: Any) -> str:
     """File, line and function of the innermost frame that is not the simulator's."""
     frame = kernel.frame()
-    while frame is not None and "/simulator/" in frame.f_code.co_filename.replace("\\", "/"):
+    while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
         frame = frame.f_back
     if frame is None:
         return "its start"

@@ -57,7 +57,7 @@ class Late(Schedule):
     def next_unit(self, sim: Any) -> Any:
         needed = [token.needs() for token, _ in sim.sleeping.values()]
         ready = [unit for unit in needed if unit is not None and unit.has_work()]
-        if not ready and not sim.sleeping:
+        if not ready:  # nobody sleeps, or only on what follows from ops that nobody waits for
             ready = [unit for unit in self._units if unit.has_work()]
         return min(ready, key=lambda unit: unit.oldest(), default=None)
 

@@ -38,11 +38,12 @@ class Scratch:
     def enter(self) -> None:
         self._scopes.append((self.top, []))
 
-    def leave(self) -> None:
-        """Release what the innermost scope allocated."""
+    def leave(self, site: int) -> None:
+        """Release what the innermost scope allocated; it was left at `site`."""
         self.top, allocations = self._scopes.pop()
         for allocation in allocations:
             allocation.alive = False
+            allocation.ended = site
 
     def in_innermost(self, allocation: Allocation) -> bool:
         """Whether the innermost scope allocated it."""

@@ -48,6 +48,7 @@ class Allocation:
     alive = True
     past = False
     base = 0
+    ended: int | None = None  # site at which its scope was left or its slot released
     filled = False  # these two belong to the initialisation checker
     valid: Any = None
 
@@ -81,7 +82,13 @@ def covers(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> t
     starts = [0]
     for stride, size in reversed(axes):
         starts = [start + index * stride for start in starts for index in range(size)]
-    return tuple((start, start + run) for start in sorted(set(starts)))
+    merged: list[tuple[int, int]] = []
+    for start in sorted(set(starts)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], start + run)
+        else:
+            merged.append((start, start + run))
+    return tuple(merged)
 
 
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

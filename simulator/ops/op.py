@@ -24,19 +24,20 @@ class Op(Token):
     awaited = False
     route: Any = None
     hop = 0
+    landed = False
     compute: Callable[..., Any] | None = None
     sources: tuple[Any, ...] = ()
     target: Any = None
     result: Any = None
     then: Callable[[Op], None] | None = None  # called right after the target is written
-    after_stream = 0  # these three belong to the race checker
-    known: Any = None
+    known: Any = None  # these two belong to the race checker
     epoch = 0
 
     def __init__(self, name: str, kernel: Kernel, unit: Any, key: int, row: int, site: int, issue: int) -> None:
         self.name = name
         self.kernel = kernel
         self.unit = unit
+        self.pipe = unit  # whose ops it is in order with
         self.key = key
         self.row = row
         self.site = site

@@ -14,19 +14,24 @@ from pytest_kernbench.simulator.ops.op import Op
 
 
 class Server:
-    """A link or a memory controller: serves `bytes_per_cycle`, first come first served."""
+    """A link or a memory controller: serves `percent` of `bytes_per_cycle`, first come first served."""
 
-    __slots__ = ("bytes_per_cycle", "free_at", "name")
+    __slots__ = ("_percent", "bytes_per_cycle", "free_at", "name")
 
-    def __init__(self, name: str, bytes_per_cycle: int) -> None:
+    def __init__(self, name: str, bytes_per_cycle: int, percent: int = 100) -> None:
         self.name = name
         self.bytes_per_cycle = bytes_per_cycle
         self.free_at = 0
+        self._percent = percent
+
+    def cycles(self, size: int) -> int:
+        """Cycles to serve `size` bytes, rounded up once."""
+        return -(-size * 100 // (self.bytes_per_cycle * self._percent))
 
     def serve(self, now: int, size: int) -> int:
         """Take `size` bytes that arrive now; return the cycle at which their service starts."""
         start = max(now, self.free_at)
-        self.free_at = start + -(-size // self.bytes_per_cycle)
+        self.free_at = start + self.cycles(size)
         return start
 
 
@@ -43,7 +48,7 @@ class Route:
         self.delays = delays
         self.tail = tail
         self.bytes = size
-        self.serial = max((-(-size // server.bytes_per_cycle) for server in servers), default=0)
+        self.serial = max(server.cycles(size) for server in servers)
 
 
 class Unit:
@@ -53,16 +58,16 @@ class Unit:
     been traversed.
     """
 
-    __slots__ = ("_busy", "_cells", "_extra", "_lazy", "_queue", "_sim", "clock", "kind", "last_end", "name")
+    __slots__ = ("_busy", "_cells", "_extra", "_flying", "_lazy", "_queue", "_sim", "clock", "kind", "name")
 
     def __init__(self, sim: Simulation, log: OpLog, name: str, kind: int) -> None:
         self.name = name
         self.kind = kind  # id of the kind of unit in the log
         self.clock: Any = None  # belongs to the race checker
-        self.last_end = 0
         self._sim = sim
         self._cells = log.cells
         self._queue: deque[Op] = deque()
+        self._flying: deque[Op] = deque()  # transfers on their way, oldest first
         self._busy = False
         self._lazy = sim.schedule.lazy
         self._extra = sim.schedule.extra
@@ -109,6 +114,7 @@ class Unit:
         self._cells[op.row * WIDTH + START] = now
         route = op.route
         if route is not None:
+            self._flying.append(op)
             sim.at(now + extra + route.delays[0], op.key, self._arrive, op)
         sim.at(now + extra + op.occupancy, op.key, self._free, op)
 
@@ -120,8 +126,14 @@ class Unit:
         if op.hop < len(route.servers):
             self._sim.at(start + route.delays[op.hop], op.key, self._arrive, op)
         else:
-            self.last_end = max(start + route.serial + route.tail, self.last_end)
-            self._sim.at(self.last_end, op.key, self._finish, op)
+            self._sim.at(start + route.serial + route.tail, op.key, self._land, op)
+
+    def _land(self, op: Op) -> None:
+        """The last byte of a transfer is there; it ends now, or with the transfer before it."""
+        op.landed = True
+        flying = self._flying
+        while flying and flying[0].landed:
+            self._finish(flying.popleft())
 
     def _free(self, op: Op) -> None:
         self._cells[op.row * WIDTH + FREE] = self._sim.now
