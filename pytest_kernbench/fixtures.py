@@ -3,15 +3,81 @@
 Nothing heavy is imported before a fixture is asked for. PYTEST_DONT_REWRITE
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pytest_kernbench import marks
-from pytest_kernbench.documents import Document
+from pytest_kernbench.documents import Document, nearest
 
-__all__ = ["kernbench_specs"]
+if TYPE_CHECKING:
+    from pytest_kernbench.running import RunKernel
+    from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+    from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+
+__all__ = ["ahbm_chip", "ahbm_spec", "kernbench_specs", "run_kernel"]
 
 
 @pytest.fixture(scope="session")
 def kernbench_specs(pytestconfig: pytest.Config) -> dict[str, Document]:
     """Spec documents with the text of their clauses, by id ("0060"): the package's and those of the ini setting."""
     return marks.full_documents(pytestconfig)
+
+
+@pytest.fixture
+def ahbm_spec(request: pytest.FixtureRequest) -> AhbmSpec:
+    """Hardware numbers of the AHBM chip, with those of `@pytest.mark.ahbm(**spec_fields)` in their place.
+
+    Override it for numbers of your own; take `ahbm_spec` as an argument there and the mark still counts.
+    """
+    from dataclasses import fields
+
+    from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+    from pytest_kernbench.simulator.errors import LaunchError
+
+    mark = request.node.get_closest_marker("ahbm")
+    given = {} if mark is None else mark.kwargs
+    known = [field.name for field in fields(AhbmSpec)]
+    if mark is not None and mark.args:
+        pytest.fail(f"ahbm({', '.join(map(repr, mark.args))}): name the fields, as in ahbm(mesh_rows=2)", pytrace=False)
+    for name in given:
+        if name not in known:
+            guess = ", ".join(nearest(name, known)) or ", ".join(known)
+            pytest.fail(f"ahbm({name}={given[name]!r}): AhbmSpec has no such field; nearest: {guess}", pytrace=False)
+    try:
+        return AhbmSpec(**given)
+    except LaunchError as error:
+        pytest.fail(f"ahbm mark: {error}", pytrace=False)
+
+
+@pytest.fixture
+def ahbm_chip(ahbm_spec: AhbmSpec) -> AhbmChip:
+    """An AHBM chip of the numbers in `ahbm_spec`, new for every test."""
+    from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+
+    return AhbmChip(ahbm_spec)
+
+
+@pytest.fixture
+def run_kernel(request: pytest.FixtureRequest) -> Iterator[RunKernel]:
+    """`run_kernel(kernel, *args, on=device, ...) -> Run`: run a kernel; a finding fails the test.
+
+    `@pytest.mark.allow_hazard("kind", reason="...")` lets findings of that kind pass; if there were none, the test
+    fails. See `pytest_kernbench.running.RunKernel` for the arguments.
+    """
+    from pytest_kernbench.hazards import AllowanceError, allowances
+    from pytest_kernbench.running import RunKernel
+
+    try:
+        allowed = allowances(request.node.iter_markers("allow_hazard"))
+    except AllowanceError as error:
+        pytest.fail(str(error), pytrace=False)
+    runner = RunKernel(allowed, full_trace=request.config.getoption("fulltrace"))
+    failed_before = request.session.testsfailed
+    yield runner
+    stale = runner.stale()
+    if stale and request.session.testsfailed == failed_before:  # what failed may not have come as far as the finding
+        pytest.fail("\n".join(stale), pytrace=False)
