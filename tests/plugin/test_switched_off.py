@@ -2,13 +2,14 @@
 
 import pytest
 
-OFF = ("-p", "no:kernbench", "-o", "addopts=")
+OFF = ("-p", "no:kernbench")
 
 
 @pytest.fixture
 def off(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """The project without an ini line of ours, which pytest would warn of."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p syrupy")
+    """The project as installed: plugins load by themselves. Without an ini line of ours, which pytest would warn of."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.delenv("PYTEST_ADDOPTS")
     (project.path / "pytest.ini").write_text("[pytest]\n")
     return project
 
