@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge, normalised
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree, valid_len
 
-LOWEST = -3.4028234663852886e38  # keeps exp(-inf - -inf) from being NaN where nothing was attended to (R18)
 SLOTS = 3  # messages of an edge, m, l and O: with fewer slots a receiver waits for what its sender cannot send (R37)
 
 
@@ -18,29 +18,23 @@ def gqa_decode(
     q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, d: int, tile: int, scale: float,
     mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
-    """O = softmax(scale Q K^T) V for the `group` query rows of this cube's KV head.
+    """O = softmax(scale Q K^T) V for the `group` query rows of this cube's KV head, which is the cube's number (R12).
 
-    q, o [group, d] (q in every PE, o at rank n - 1); k, v [capacity, d] a PE, of which the rank holds
+    q [H_q, d] in every PE; o [group, d] at rank n - 1; k, v [capacity, d] a PE, of which the rank holds
     `valid_len(kv_len, start_pe, rank, n)` rows; `kv_len` counts the newest token (R14). `tile` rows of K and V a step:
     all of them make the one-shot form of 5.2. Storage dtype is k's; m, l, O are float32 (R22). Launch with
     `placement(n, mesh)` so that every edge of the tree is one hop. Needs `SLOTS` slots a direction.
     """
     rank = tl.program_id(0)
     length = valid_len(kv_len, start_pe, rank, n)
-    state = running_state(group, d, tl)
+    state = empty_state(group, d, tl)
     if length:
-        sweep(tl.load(q, (group, d)), k, v, state, length, d, tile, scale, tl)
+        q_group = tl.load(q + tl.program_id(1) * group * d, (group, d))  # query head h belongs to KV head h // group
+        sweep(q_group, k, v, state, length, d, tile, scale, tl)
     reduce_to_root(state, rank, tree(n, mesh), o, tl)
 
 
-def running_state(rows: int, d: int, tl: Any) -> tuple[Any, Any, Any]:
-    """m, l, O of nothing attended to, outside any scope."""
-    return tl.full((rows, 1), float("-inf")), tl.zeros((rows, 1)), tl.zeros((rows, d))
-
-
-def sweep(
-    q: Any, k: Any, v: Any, state: tuple[Any, Any, Any], length: int, d: int, tile: int, scale: float, tl: Any
-) -> None:
+def sweep(q: Any, k: Any, v: Any, state: State, length: int, d: int, tile: int, scale: float, tl: Any) -> None:
     """Fold rows [0, length) of K and V into `state`; the last tile has its exact width (R16)."""
     tiles = [(first, min(tile, length - first)) for first in range(0, length, tile)]
     scores = score_buffers([width for _, width in tiles], q.shape[0], tl)
@@ -54,8 +48,10 @@ def sweep(
 
 
 def score_buffers(widths: list[int], rows: int, tl: Any) -> list[Any]:
-    """A buffer a tile: two by turns, and one of its own for a narrower last tile. Made before the loop: bytes taken
-    between two scopes could still be in use by the one before."""
+    """A buffer a tile: two by turns (R7), and one of its own for a narrower last tile.
+
+    Made before the loop: bytes taken between two scopes could still be in use by the one before.
+    """
     full = [width for width in widths if width == widths[0]]
     pair = [tl.empty((rows, widths[0])) for _ in full[:2]]
     tail = [tl.empty((rows, width)) for width in widths[len(full) :]]
@@ -69,7 +65,7 @@ def score(q: Any, k: Any, first: int, width: int, d: int, scale: float, out: Any
         return tl.composite("gemm", q, tile, trans_b=True, out=out, epilogue=(("scale", scale),))
 
 
-def fold(s: Any, v: Any, width: int, d: int, state: tuple[Any, Any, Any], tl: Any) -> None:
+def fold(s: Any, v: Any, width: int, d: int, state: State, tl: Any) -> None:
     """One step of the online softmax: `state` takes in the scores `s` and their rows of V."""
     m, l, o = state
     with tl.region("softmax"):
@@ -83,33 +79,20 @@ def fold(s: Any, v: Any, width: int, d: int, state: tuple[Any, Any, Any], tl: An
         tl.add(l * corr, tl.sum(p), out=l)
         tl.assign(m, m_new)
         rescaled = o * corr
-    tl.add(rescaled, tl.wait(part), out=o)
+        tl.add(rescaled, tl.wait(part), out=o)
 
 
-def reduce_to_root(state: tuple[Any, Any, Any], rank: int, shape: Tree, o: Any, tl: Any) -> None:
+def reduce_to_root(state: State, rank: int, shape: Tree, o: Any, tl: Any) -> None:
     """Log-sum-exp tree (ADR-0060 4): children first, then the parent; the root normalises and stores."""
-    pe = shape.placement[rank]
-    for child in shape.children[rank]:
-        with tl.region("tree"), tl.scratch_scope():
-            merge(state, direction(pe, shape.placement[child], shape.mesh), tl)
-    parent = shape.parent[rank]
-    if parent is not None:
-        with tl.region("tree"):
-            towards = direction(pe, shape.placement[parent], shape.mesh)
-            tl.wait(*[tl.send(towards, part) for part in state])
-        return
+    pe, parent = shape.placement[rank], shape.parent[rank]
+    with tl.region("tree"):
+        for child in shape.children[rank]:
+            with tl.scratch_scope():
+                side = direction(pe, shape.placement[child], shape.mesh)
+                merge(state, tuple(tl.recv(side, part.shape, part.dtype) for part in state), tl)
+        if parent is not None:
+            side = direction(pe, shape.placement[parent], shape.mesh)
+            tl.wait(*[tl.send(side, part) for part in state])
+            return
     with tl.region("store"), tl.scratch_scope():
-        _, l, acc = state
-        tl.wait(tl.store(o, acc / tl.maximum(l, 1e-30)))  # l is 0 only where O is 0 too (R19)
-
-
-def merge(state: tuple[Any, Any, Any], child: str, tl: Any) -> None:
-    """Take in a child's m, l, O; exact for empty ones."""
-    m, l, o = state
-    m_c, l_c, o_c = (tl.recv(child, part.shape, part.dtype) for part in state)
-    m_new = tl.maximum(m, m_c)
-    finite = tl.maximum(m_new, LOWEST)
-    mine, theirs = tl.exp(m - finite), tl.exp(m_c - finite)
-    tl.add(l * mine, l_c * theirs, out=l)
-    tl.add(o * mine, o_c * theirs, out=o)
-    tl.assign(m, m_new)
+        tl.wait(tl.store(o, normalised(state, tl)))

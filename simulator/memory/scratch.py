@@ -27,7 +27,7 @@ class Scratch:
         lo = self.top
         if lo + size > self.space.capacity:
             return None
-        self.top = top = lo + -(-size // ALIGNMENT) * ALIGNMENT
+        self.top = top = min(lo + -(-size // ALIGNMENT) * ALIGNMENT, self.space.capacity)
         if top > self.high_water:
             self.high_water = top
         allocation = Allocation(self.space, lo, lo + size, "scratch", self._label)

@@ -1,0 +1,35 @@
+"""The running state of flash attention: m, l, O of the keys seen so far, always float32 (ADR-0060 R22).
+
+Merging is exact for states that have seen nothing (R18, R19). PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+State = tuple[Any, Any, Any]
+
+LOWEST = -3.4028234663852886e38  # the lowest float32: keeps -inf - -inf, which is NaN, from being computed
+
+
+def empty_state(rows: int, d: int, tl: Any) -> State:
+    """m [rows, 1], l [rows, 1], O [rows, d] of no keys."""
+    return tl.full((rows, 1), float("-inf")), tl.zeros((rows, 1)), tl.zeros((rows, d))
+
+
+def merge(state: State, other: State, tl: Any) -> None:
+    """Take `other` into `state` (ADR-0060 4): log-sum-exp of two sets of keys."""
+    m, l, o = state
+    m_other, l_other, o_other = other
+    m_new = tl.maximum(m, m_other)
+    finite = tl.maximum(m_new, LOWEST)
+    mine, theirs = tl.exp(m - finite), tl.exp(m_other - finite)
+    tl.add(l * mine, l_other * theirs, out=l)
+    tl.add(o * mine, o_other * theirs, out=o)
+    tl.assign(m, m_new)
+
+
+def normalised(state: State, tl: Any) -> Any:
+    """O / l; 0 where no key was seen, for there O is 0 too (R19)."""
+    _, l, o = state
+    return o / tl.maximum(l, 1e-30)
