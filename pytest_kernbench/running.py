@@ -43,14 +43,15 @@ class RunKernel:
         placement: Sequence[int] | None = None,
         schedule: str = "model",
         seed: int = 0,
-        data: bool = True,
+        data: bool | None = None,
         check: bool | str = True,
         **kwargs: Any,
     ) -> Run:
         """Run `kernel(*args, **kwargs)` on the device `on`, once a program of `grid`.
 
         `placement`: the PE of each rank, for devices that have a choice. `schedule`: "model", "jitter" or "late", drawn
-        from `seed`. `data=False`: structure only. `check`: True raises HazardError at the end of a run that has
+        from `seed`. `data`: whether to compute; if not given, where a
+        tensor has data. `check`: True raises HazardError at the end of a run that has
         findings the test does not allow, "collect" only lists them in `run.hazards`, False looks for none. Raises
         KernelError at what the device refuses, DeadlockError and LivelockError.
         """
