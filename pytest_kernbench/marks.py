@@ -10,16 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_kernbench.documents import (
-    Document,
-    SpecError,
-    ancestors,
-    by_id,
-    nearest,
-    package_documents,
-    package_index,
-    read_folder,
-)
+from pytest_kernbench.documents import Document, SpecError, ancestors, by_id, nearest, package_index
 
 Documents = Mapping[str, Document]
 
@@ -31,8 +22,7 @@ _MARKERS = (
     "allow_hazard(kind, *, reason): this test's runs have findings of this kind, and that is known",
     "ahbm(**spec_fields): this test's AHBM chip has these hardware numbers",
 )
-_MARK_NAME = re.compile(r"(?<![\w.:/-])adr\d[\w.:/-]*")
-_DOTTED = re.compile(r"adr(\d+)(?:\.(.+))?$")
+_NAME_IN_EXPRESSION = r"(?<![\w.:/-])adr\d[\w.:/-]*"
 
 
 class Reference(NamedTuple):
@@ -57,6 +47,8 @@ def indexed_documents(config: pytest.Config) -> Documents:
 
 def full_documents(config: pytest.Config) -> dict[str, Document]:
     """The same documents with the text of their clauses."""
+    from pytest_kernbench.parsing import package_documents
+
     return _documents(config, package_documents)
 
 
@@ -75,6 +67,8 @@ def extra_documents(config: pytest.Config) -> dict[str, Document]:
 
 def _extra(folder: Path) -> list[Document]:
     """The documents of one folder of the ini setting; a folder without any is a mistake in the setting."""
+    from pytest_kernbench.parsing import read_folder  # not every run has folders of its own
+
     documents = read_folder(folder) if folder.is_dir() else []
     if not documents:
         raise SpecError(f"kernbench_spec_paths: {folder} holds no spec document (*.md that begins with '---')")
@@ -90,14 +84,27 @@ def registrations(documents: Documents) -> Iterator[str]:
         yield from (f"{mark}:" for mark in clauses)
 
 
-def named_documents(expression: str, documents: Documents) -> list[Document]:
-    """The documents that a `-m` expression names, each once; a name that nothing has is a usage error."""
-    names = dict.fromkeys(_MARK_NAME.findall(expression))
-    known = {mark: document for document in documents.values() for mark in document.marks()} if names else {}
+def named_documents(config: pytest.Config, documents: Documents) -> list[Document]:
+    """The documents that `-m` names, each once; a name that nobody has registered is a usage error."""
+    expression = config.getoption("markexpr", "")
+    if "adr" not in expression:
+        return []
+    known = {mark: document for document in documents.values() for mark in document.marks()}
+    names = re.findall(_NAME_IN_EXPRESSION, expression)
     for name in names:
-        if name not in known:
+        if name not in known and name not in _registered(config):
             raise pytest.UsageError(f"-m names {name}, which no spec document has{_suggest(name, known)}")
-    return list({known[name].id: known[name] for name in names}.values())
+    return list({known[name].id: known[name] for name in names if name in known}.values())
+
+
+def _registered(config: pytest.Config) -> set[str]:
+    """Marks of anybody's: the user may well have an `adr7` that is no business of ours."""
+    return {line.partition(":")[0].partition("(")[0].strip() for line in config.getini("markers")}
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Whether the user wants to read about clauses even if no test names one."""
+    return config.getoption("adr_report") or "adr" in config.getoption("markexpr", "")
 
 
 def find_document(wanted: str, documents: Documents) -> Document:
@@ -118,7 +125,7 @@ def _suggest(wanted: str, existing: Iterable[str]) -> str:
 
 def link(items: Iterable[pytest.Item], documents: Documents) -> list[tuple[pytest.Item, str]]:
     """Give every test the marks of the clauses it names; return the tests that name any, with what they name."""
-    named = {item: list(dict.fromkeys(_references(item))) for item in items}
+    named = {item: list(dict.fromkeys(_references(item, documents))) for item in items}
     mistakes = dict.fromkeys(_mistakes(named, documents))
     if mistakes:
         raise pytest.UsageError("\n".join(mistakes))
@@ -138,13 +145,14 @@ def _apply(item: pytest.Item, references: Iterable[Reference]) -> str:
     return verifies
 
 
-def _references(item: pytest.Item) -> Iterator[Reference]:
-    """What a test says it verifies, by `adr(...)` or by a bare mark such as `adr0060`."""
+def _references(item: pytest.Item, documents: Documents) -> Iterator[Reference]:
+    """What a test says it verifies, by `adr(...)` or by a bare mark such as `adr0060` of a document there is."""
     for mark in item.iter_markers():
         if mark.name == "adr":
             yield from _arguments(item, mark)
-        elif found := _DOTTED.match(mark.name):
-            yield Reference(found[1], found[2])
+        elif mark.name.startswith("adr"):
+            document, _, clause = mark.name.removeprefix("adr").partition(".")
+            yield from [Reference(document, clause or None)] if document in documents else []
 
 
 def _arguments(item: pytest.Item, mark: pytest.Mark) -> list[Reference]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_kernbench import marks, report, workers
+from pytest_kernbench import ledger, marks, workers
 from pytest_kernbench.fixtures import *  # noqa: F403  (its __all__ is the list of our fixtures)
 
 
@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if config.getoption("adr_list") is None:
         return None
+    from pytest_kernbench import report
+
     sys.stdout.write(report.listing(config))
     return 0
 
@@ -32,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[marks.DOCUMENTS] = documents = marks.indexed_documents(config)
     for line in marks.registrations(documents):
         config.addinivalue_line("markers", line)
-    marks.named_documents(config.getoption("markexpr", ""), documents)
+    marks.named_documents(config, documents)
     if not workers.is_worker(config):
         config.pluginmanager.register(_Results(), "kernbench-results")
 
@@ -50,7 +52,7 @@ class _Results:
     """The hooks of the process that prints: under xdist the controller, which collects nothing itself."""
 
     def __init__(self) -> None:
-        self.ledger = report.Ledger()
+        self.ledger = ledger.Ledger()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ledger.hear(report)
@@ -61,4 +63,7 @@ class _Results:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         self.ledger.link(marks.links(config))
-        report.summarise(terminalreporter, config, self.ledger)
+        if self.ledger.has_links or marks.is_asked_for(config):
+            from pytest_kernbench import report
+
+            report.summarise(terminalreporter, config, self.ledger)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import pytest
 
 from pytest_kernbench.documents import Clause, Document
+from pytest_kernbench.ledger import Ledger
 from pytest_kernbench.marks import (
     DOCUMENTS,
     Documents,
@@ -20,49 +21,10 @@ from pytest_kernbench.marks import (
 
 Outcomes = Mapping[str, list[str]]
 
-_PHASE_RANK = ("passed", "skipped", "failed")  # of one test's phases
 _CLAUSE_RANK = ("failed", "passed", "skipped", "not run")  # of one clause's tests
 _GAPS = {"failed": "failing", "skipped": "skipped", "not run": "not run", "no test": "without a test"}
 _HEAD = Clause("clause", "title", normative=False)
 _WHOLE = Clause("-", "the document as a whole", normative=False)
-
-
-class Ledger:
-    """Which test names which clause, and how it went. Filled in any order; a test's worst phase counts."""
-
-    def __init__(self) -> None:
-        self.workers = 0
-        self.silent_workers = 0
-        self._links: dict[str, str] = {}
-        self._outcomes: dict[str, str] = {}
-
-    def link(self, links: Mapping[str, str]) -> None:
-        """Add tests by node id, each with its comma separated references (`ADR-0060#11.2,ADR-0061`)."""
-        self._links.update(links)
-
-    def hear(self, report: pytest.TestReport) -> None:
-        """Take note of one phase of one test."""
-        verifies = dict(report.user_properties).get("verifies")
-        if verifies is not None:
-            self._links[report.nodeid] = str(verifies)
-        ready = report.when == "setup" and report.passed  # and nothing more: the run may stop before the test is over
-        if report.outcome in _PHASE_RANK and not ready:
-            before = self._outcomes.get(report.nodeid, report.outcome)
-            self._outcomes[report.nodeid] = max(before, report.outcome, key=_PHASE_RANK.index)
-
-    def hear_worker(self, links: Mapping[str, str] | None) -> None:
-        """Take note of a finished worker process; one that crashed has no links to give."""
-        self.workers += 1
-        self.silent_workers += links is None
-        self.link(links or {})
-
-    def outcomes(self) -> dict[str, list[str]]:
-        """For every document or clause that a test names, the outcomes of the tests that name exactly it."""
-        found: dict[str, list[str]] = {}
-        for test, references in self._links.items():
-            for reference in references.split(","):
-                found.setdefault(reference, []).append(self._outcomes.get(test, "not run"))
-        return found
 
 
 def roll_up(outcomes: Iterable[str]) -> str:
@@ -113,7 +75,7 @@ def summarise(terminal: pytest.TerminalReporter, config: pytest.Config, ledger: 
 
 def _asked_for(config: pytest.Config, documents: Documents, touched: Collection[str]) -> list[Document]:
     """The documents `-m` names; else, with --adr-report, the user's own and those that a test names."""
-    named = named_documents(config.getoption("markexpr", ""), documents)
+    named = named_documents(config, documents)
     if named or not config.getoption("adr_report"):
         return named
     own = extra_documents(config)

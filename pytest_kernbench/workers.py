@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_kernbench import marks
-from pytest_kernbench.report import Ledger
+from pytest_kernbench.ledger import Ledger
 
 _LINKS, _MISTAKE = "kernbench_links", "kernbench_mistake"
 

@@ -6,7 +6,7 @@ The index holds nothing that the documents do not say; a test compares the two. 
 import sys
 from pathlib import Path
 
-from pytest_kernbench.documents import index_text, read_folder
+from pytest_kernbench.parsing import index_text, read_folder
 
 
 def main(folder: Path = Path(__file__).parent) -> None:

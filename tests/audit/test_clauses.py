@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernbench import documents
+from pytest_kernbench import parsing
 
 CORRECTIONS = [f"R{number}" for number in range(1, 50)]
 
@@ -28,14 +28,14 @@ def named(root: Path) -> list[tuple[str, str]]:
 
 
 def test_every_clause_that_a_test_names_exists(named: list[tuple[str, str]]) -> None:
-    existing = {(each.id, clause.number) for each in documents.package_documents() for clause in each.clauses}
+    existing = {(each.id, clause.number) for each in parsing.package_documents() for clause in each.clauses}
 
     assert named, "no test names a clause"
     assert sorted(set(named) - existing) == []
 
 
 def test_the_index_is_what_the_documents_say(root: Path) -> None:
-    fresh = documents.index_text(documents.read_folder(root / "specs"))
+    fresh = parsing.index_text(parsing.read_folder(root / "specs"))
 
     assert '"0060"' in fresh
     assert (root / "specs/index.json").read_text(encoding="utf-8") == fresh, "run python -m pytest_kernbench.specs"

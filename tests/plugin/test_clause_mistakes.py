@@ -61,7 +61,11 @@ def test_an_unknown_name_in_an_expression_is_a_usage_error(
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
 
 
-def test_names_that_only_look_alike_are_left_alone(project: pytest.Pytester) -> None:
-    project.makepyfile("import pytest\n@pytest.mark.my_adr0098\ndef test_it(): pass")
+@pytest.mark.parametrize("name", ["my_adr0098", "adr7", "adrift"])
+def test_marks_of_the_users_own_are_left_alone(project: pytest.Pytester, name: str) -> None:
+    project.makepyfile(f"import pytest\n@pytest.mark.{name}\ndef test_it(): pass\ndef test_other(): pass")
 
-    project.runpytest("-m", "my_adr0098", "-o", "markers=my_adr0098").assert_outcomes(passed=1)
+    result = project.runpytest("-m", name, "-o", f"markers={name}: mine")
+
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.no_fnmatch_line("ADR-*")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernbench import documents
+from pytest_kernbench import documents, parsing
 from pytest_kernbench.documents import Document, SpecError
 
 FRONT = '---\nid: ADR-0099\ntitle: "A thing"\nstatus: accepted\n---\n'  # five lines
 
 
 def parse(body: str) -> Document:
-    return documents.parse(FRONT + body, "adr.md")
+    return parsing.parse(FRONT + body, "adr.md")
 
 
 def numbers(body: str) -> list[str]:
@@ -88,7 +88,7 @@ def test_a_clause_is_normative_if_its_prose_says_shall_or_must(text: str, normat
 )
 def test_a_mistake_is_one_error_with_file_and_line(text: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        documents.parse(text, "adr.md")
+        parsing.parse(text, "adr.md")
 
 
 def test_numbers_are_compared_part_by_part_and_never_as_floats() -> None:
@@ -116,7 +116,7 @@ def test_the_nearest_numbers_come_first() -> None:
 
 
 def test_an_id_has_one_document() -> None:
-    first, second = documents.parse(FRONT, "a.md"), documents.parse(FRONT, "b.md")
+    first, second = parsing.parse(FRONT, "a.md"), parsing.parse(FRONT, "b.md")
 
     with pytest.raises(SpecError, match=r"^b\.md:1: ADR-0099 is already the id of a\.md$"):
         documents.by_id([first, second])
@@ -126,13 +126,13 @@ def test_a_folder_gives_its_markdown_files_with_front_matter_by_name(tmp_path: P
     for name, text in {"b.md": FRONT, "a.md": FRONT, "README.md": "# Notes\n", "c.txt": FRONT}.items():
         (tmp_path / name).write_text(text)
 
-    assert [Path(document.file).name for document in documents.read_folder(tmp_path)] == ["a.md", "b.md"]
+    assert [Path(document.file).name for document in parsing.read_folder(tmp_path)] == ["a.md", "b.md"]
 
 
 def test_the_index_gives_back_everything_but_the_text() -> None:
     document = parse("## 1 Größe\nIt shall fit.\n## B.2 Appendix\n")
 
-    (read,) = documents.read_index(documents.index_text([document]))
+    (read,) = documents.read_index(parsing.index_text([document]))
 
     assert [(each.number, each.title, each.normative) for each in read.clauses] == [
         ("1", "Größe", True),
