@@ -110,7 +110,7 @@ class OpLog:
         self.routes = Interned()
         self.header: dict[str, str] = {}
         self.programs: list[str] = []
-        self.pes: list[int] = []  # the PE that runs each program, as `peer` of a DMA row counts them
+        self.pes: list[int] = []  # the PE that runs each program
         self.layout: dict[str, int] = {}  # the spec's numbers that decide which rows there are and what they move
         self._sites: dict[tuple[CodeType, int], int] = {}
         self._places: list[tuple[CodeType, int]] = []
