@@ -1,0 +1,135 @@
+"""A decode problem of any shape, laid out over the PEs as the driver would, and its float64 answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
+from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
+from pytest_kernbench.kernels.ahbm.placement import placement, token_of, valid_len
+from pytest_kernbench.kernels.reference.attention import ErrorModel, attention, error_model, random_attention
+from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+from pytest_kernbench.simulator.device import Run
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`heads` KV heads, one a cube, each with `group` query heads; `s` tokens over `n` PEs from `start_pe` on."""
+
+    s: int
+    n: int = 1
+    tile: int = 64
+    group: int = 8
+    d: int = 128
+    heads: int = 1
+    start_pe: int = 0
+    dtype: str = "bfloat16"
+    seed: int = 0
+    sd: float = 2.0
+    spare: int = 3  # rows of capacity behind the longest valid length, poisoned
+    data: bool = True
+
+    @property
+    def scale(self) -> float:
+        return float(self.d**-0.5)
+
+    @cached_property
+    def inputs(self) -> tuple[Array, Array, Array]:
+        """q [H_q, d], k and v [H_kv, s, d], random and different for each head and token."""
+        q, k, v = random_attention(
+            self.seed, self.heads * self.group, self.heads, max(self.s, 1), self.d, np.dtype(self.dtype), sd=self.sd
+        )
+        return q[:, 0], k[:, : self.s], v[:, : self.s]
+
+    @property
+    def lengths(self) -> list[int]:
+        return [valid_len(self.s, self.start_pe, rank, self.n) for rank in range(self.n)]
+
+    @property
+    def capacity(self) -> int:
+        return max(self.lengths) + self.spare
+
+    def shard(self, cache: Array) -> Array:
+        """[heads, s, d] as [heads, n, capacity, d]: token i on rank (start_pe + i) mod n (ADR-0060 2.1)."""
+        parts = np.full((self.heads, self.n, self.capacity, self.d), np.nan, cache.dtype)
+        for rank, length in enumerate(self.lengths):
+            tokens = [token_of(slot, rank, self.start_pe, self.n) for slot in range(length)]
+            parts[:, rank, :length] = cache[:, tokens]
+        return parts
+
+    def tensors(self, chip: AhbmChip, *, everywhere: bool = False) -> tuple[Any, ...]:
+        """Q, K, V, O on the chip; O at the root, or in every PE."""
+        q, k, v = self.inputs if self.data else (None, None, None)
+        heads = self.heads * self.group
+        cache: dict[str, Any] = {"dtype": self.dtype, "axes": ("token", "d"), "valid": np.array(self.lengths)}
+        rows = (self.capacity, self.d)
+        return (
+            chip.tensor("Q", (heads, self.d), self.dtype, q, "replicate", axes=("row", "d")),
+            chip.tensor("K", rows, data=None if k is None else self.shard(k), **cache),
+            chip.tensor("V", rows, data=None if v is None else self.shard(v), **cache),
+            chip.tensor("O", (self.group, self.d), self.dtype, place="local" if everywhere else self.n - 1),
+        )
+
+    def arguments(self, chip: AhbmChip, *, everywhere: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What a decode kernel is launched with."""
+        args = (*self.tensors(chip, everywhere=everywhere), self.s, self.start_pe, self.n)
+        mesh = (chip.spec.mesh_rows, chip.spec.mesh_cols)
+        shape = {"group": self.group, "d": self.d, "tile": self.tile, "scale": self.scale, "mesh": mesh}
+        return args, {**shape, "grid": (self.n, self.heads)}
+
+    @cached_property
+    def expected(self) -> Array:
+        """O [H_q, d] of the float64 oracle on the rounded inputs."""
+        q, k, v = self.inputs
+        return attention(q[:, None], k, v, scale=self.scale)[0][:, 0]
+
+    @cached_property
+    def error(self) -> ErrorModel:
+        q, k, v = self.inputs
+        return error_model(q[:, None], k, v, np.dtype(self.dtype), scale=self.scale)
+
+    def by_cube(self) -> Array:
+        """The oracle's O as `run.array("O")` has it."""
+        parts = self.expected.reshape(self.heads, self.group, self.d)
+        return parts if self.heads > 1 else parts[0]
+
+
+Decode = Callable[..., Run]
+
+
+@pytest.fixture
+def decode(run_kernel: Any, ahbm_chip: AhbmChip) -> Decode:
+    """`decode(problem, kernel=gqa_decode, **options) -> Run` on this test's chip."""
+
+    def run(problem: Problem, kernel: Any = gqa_decode, *, on: AhbmChip | None = None, **options: Any) -> Run:
+        chip = on or ahbm_chip
+        args, launch = problem.arguments(chip)
+        mesh = launch["mesh"]
+        return run_kernel(kernel, *args, on=chip, placement=placement(problem.n, mesh), **{**launch, **options})
+
+    return run
+
+
+@pytest.fixture
+def baseline(run_kernel: Any, ahbm_chip: AhbmChip) -> Decode:
+    """`baseline(problem, **options) -> Run` of the kernel that the ADR replaces; O in every PE."""
+
+    def run(problem: Problem, kernel: Any = attention_mesh_mlo, **options: Any) -> Run:
+        args, launch = problem.arguments(ahbm_chip, everywhere=True)
+        pes = chain(problem.n, launch["mesh"])
+        return run_kernel(kernel, *args, on=ahbm_chip, placement=pes, **{**launch, **options})
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def problem() -> type[Problem]:
+    """The class of decode problems: `problem(s=1000, n=8)`."""
+    return Problem
