@@ -238,7 +238,7 @@ def assert_no_use_after_recycle(run: Run) -> None:
 
 def _no_findings(run: Run, kinds: Sequence[str]) -> None:
     __tracebackhide__ = True
-    if not getattr(run, "checked", True):
+    if not run.checked:
         raise ValueError('the run had check=False, so nobody looked: run it with check="collect"')
     found = [str(hazard) for hazard in run.hazards if hazard.kind in kinds]
     if found:
@@ -277,11 +277,11 @@ def assert_latency_between(run: Run, lower: float, upper: float, ratio: float | 
 def assert_matches_reference(run: Run, tensor: Any, expected: Any, bound: Any, *, how: str = "") -> None:
     """Every element of `tensor` is within `bound` of `expected`, and NaN and infinite exactly where that is.
 
-    `tensor`: one of the run's. `expected`: an array of the shape of `run.array(tensor)`, best float64. `bound`: a
-    number, or an object with `.bound` whose text explains it, such as an error model; `how` says where the numbers come
-    from. Raises AssertionError with the worst element, both values, error and bound, how many are off, the op that
-    wrote these bytes last, and a hint if the row belongs elsewhere; ValueError for another shape or a bound that is not
-    finite. ADR-0060 11.1.
+    `tensor`: one of the run's, or its name. `expected`: an array of the shape of `run.array(tensor)`, best float64.
+    `bound`: a number, or an object with `.bound` whose text explains it, such as an error model; `how` says where the
+    numbers come from. Raises AssertionError with the worst element, both values, error and bound, how many are off, the
+    op that wrote these bytes last, and a hint if the row belongs elsewhere; ValueError for another shape or a bound that
+    is not finite. ADR-0060 11.1.
     """
     __tracebackhide__ = True
     _hold(comparisons.mismatch(run, tensor, expected, bound, how))
@@ -314,7 +314,7 @@ def assert_schedule_independent(
     """Results have the same bits under the model's schedule, under jitter from each of `seeds`, and under late.
 
     `make_run(schedule=..., seed=...)` makes everything anew, chip and tensors too, and returns a Run; `tensors` are
-    those to compare, of the first run or of a chip like it. Raises AssertionError with schedule and seed, both values
+    those to compare: names, or tensors of a chip like it. Raises AssertionError with schedule and seed, both values
     and the op that wrote them last; also if a run has findings. Whatever a run raises says under which schedule.
     ADR-0060 11.8.
     """

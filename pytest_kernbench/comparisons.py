@@ -28,9 +28,9 @@ def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str 
     if not (math.isfinite(limit) and limit >= 0):
         raise ValueError(f"bound {limit}: wants a finite number >= 0, such as an error model's")
     if got.shape != wanted.shape:
-        raise ValueError(f"{tensor.name} is {got.shape}, the reference {wanted.shape}: give them the same shape")
+        raise ValueError(f"{_name(tensor)} is {got.shape}, the reference {wanted.shape}: give them the same shape")
     if not wanted.size:
-        raise ValueError(f"the reference for {tensor.name} has no element, so nothing would be compared")
+        raise ValueError(f"the reference for {_name(tensor)} has no element, so nothing would be compared")
     got64, wanted64 = got.astype(np.float64), wanted.astype(np.float64)
     error = _errors(got64, wanted64)
     beyond = error > limit
@@ -39,7 +39,7 @@ def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str 
     at = tuple(int(axis) for axis in np.unravel_index(np.argmax(error), error.shape))
     why = str(bound) if hasattr(bound, "bound") else how
     lines = [
-        f"{np.count_nonzero(beyond)} of {error.size} elements of {tensor.name} are off, most at {_at(tensor, at)}",
+        f"{np.count_nonzero(beyond)} of {error.size} elements of {_name(tensor)} are off, most at {_at(tensor, at)}",
         f"  got {got64[at]:.9g}, expected {wanted64[at]:.9g}, error {error[at]:.3g}, bound {limit:.3g}",
         *([f"  bound: {why}"] if why else []),
         *([f"  {how}"] if how and how != why else []),
@@ -58,8 +58,12 @@ def _errors(got: Array, wanted: Array) -> Array:
     return np.where(same, 0.0, np.where(finite, error, np.inf))
 
 
+def _name(tensor: Any) -> str:
+    return tensor if isinstance(tensor, str) else str(tensor.name)
+
+
 def _at(tensor: Any, at: Index) -> str:
-    return f"{tensor.name}[{', '.join(map(str, at))}]"
+    return f"{_name(tensor)}[{', '.join(map(str, at))}]"
 
 
 def _guess(got: Array, wanted: Array, at: Index, limit: float) -> Iterator[str]:
@@ -70,7 +74,7 @@ def _guess(got: Array, wanted: Array, at: Index, limit: float) -> Iterator[str]:
     distance = _errors(np.broadcast_to(mine, rows.shape), rows).max(axis=1)
     own = int(np.ravel_multi_index(at[:-1], wanted.shape[:-1]))
     best = int(np.argmin(distance))
-    if best != own and distance[best] <= max(limit, distance[own] / 8):
+    if best != own and np.isfinite(distance[best]) and distance[best] <= max(limit, distance[own] / 8):
         where = tuple(int(axis) for axis in np.unravel_index(best, wanted.shape[:-1]))
         yield (
             f"  row {_row(at[:-1])} is closest to reference row {_row(where)} (error {distance[best]:.3g}, "
@@ -87,14 +91,15 @@ def _row(at: Index) -> str:
 
 def wrote(log: OpLog, tensor: Any, shape: Index, at: Index) -> str:
     """The op that wrote the bytes of element `at` last; `shape` is that of the whole array that a run returns."""
+    if isinstance(tensor, str):
+        return f"give the tensor itself instead of {tensor!r} to be told which op wrote this"
     lead = len(shape) - len(tensor.shape)
-    pe = log.pes[_home(log, tensor, shape[:lead], at[:lead])]
+    home = _home(log, tensor, shape[:lead], at[:lead])
     byte = int(np.ravel_multi_index(at[lead:], tensor.shape)) * tensor.dtype.itemsize
-    writers = [
-        row for row in log.where(unit=WRITE_UNITS, writes=tensor.name) if _writes(log, row, pe, tensor.name, byte)
-    ]
+    rows = log.where(unit=WRITE_UNITS, writes=tensor.name)
+    writers = [row for row in rows if _writes(row, home, tensor.name, byte)]
     if not writers:
-        return f"nothing in the run wrote byte {byte} of {tensor.name} of PE {pe}"
+        return f"nothing in the run wrote byte {byte} of {tensor.name} of {log.programs[home]}"
     return f"written last by {say(log, max(writers, key=lambda row: (row.end, row.index)))}"
 
 
@@ -107,10 +112,10 @@ def _home(log: OpLog, tensor: Any, lead: Index, at: Index) -> int:
     return (at[0] if at else 0) * (len(log.programs) // cubes) + rank
 
 
-def _writes(log: OpLog, row: Row, pe: int, tensor: str, byte: int) -> bool:
-    there = row.peer if row.peer >= 0 else log.pes[row.program]
+def _writes(row: Row, home: int, tensor: str, byte: int) -> bool:
+    there = row.peer if row.peer >= 0 else row.program
     spans = ((each.offset, each.offset + each.size) for each in row.operands if each.written and each.tensor == tensor)
-    return there == pe and any(lo <= byte < hi for lo, hi in spans)
+    return there == home and any(lo <= byte < hi for lo, hi in spans)
 
 
 # Runs against each other
@@ -141,14 +146,14 @@ def changed_bits(run: Run, tensor: Any, usual: Array) -> str | None:
     """The first element of `tensor` that has other bits than in `usual`; None if there is none."""
     got = run.array(tensor)
     if got.shape != usual.shape or got.dtype != usual.dtype:
-        return f"{tensor.name} is {got.shape} {got.dtype}, and {usual.shape} {usual.dtype} under the model's schedule"
+        return f"{_name(tensor)} is {got.shape} {got.dtype}, and {usual.shape} {usual.dtype} under the model's schedule"
     bits = [np.ascontiguousarray(each).view(np.uint8).reshape(*got.shape, -1) for each in (got, usual)]
     differs = (bits[0] != bits[1]).any(axis=-1)
     if not differs.any():
         return None
     at = tuple(int(axis) for axis in np.argwhere(differs)[0])
     return (
-        f"{np.count_nonzero(differs)} of {differs.size} elements of {tensor.name} change, first {_at(tensor, at)}: "
+        f"{np.count_nonzero(differs)} of {differs.size} elements of {_name(tensor)} change, first {_at(tensor, at)}: "
         f"{float(got[at]):.9g}, and {float(usual[at]):.9g} under the model's schedule\n"
         f"  {wrote(run.log, tensor, got.shape, at)}"
     )

@@ -50,10 +50,10 @@ class RunKernel:
         """Run `kernel(*args, **kwargs)` on the device `on`, once a program of `grid`.
 
         `placement`: the PE of each rank, for devices that have a choice. `schedule`: "model", "jitter" or "late", drawn
-        from `seed`. `data`: whether to compute; if not given, where a
-        tensor has data. `check`: True raises HazardError at the end of a run that has
-        findings the test does not allow, "collect" only lists them in `run.hazards`, False looks for none. Raises
-        KernelError at what the device refuses, DeadlockError and LivelockError.
+        from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
+        HazardError at the end of a run that has findings the test does not allow, "collect" only lists them in
+        `run.hazards`, False looks for none. Raises KernelError at what the device refuses, DeadlockError and
+        LivelockError.
         """
         __tracebackhide__ = True
         where: dict[str, Any] = {} if placement is None else {"placement": placement}
