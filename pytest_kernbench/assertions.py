@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pytest_kernbench import comparisons, composites, messages, readings, rooflines
 from pytest_kernbench.hazards import ALLOCATION, RACES
 from pytest_kernbench.readings import say
@@ -280,8 +278,8 @@ def assert_matches_reference(run: Run, tensor: Any, expected: Any, bound: Any, *
     `tensor`: one of the run's, or its name. `expected`: an array of the shape of `run.array(tensor)`, best float64.
     `bound`: a number, or an object with `.bound` whose text explains it, such as an error model; `how` says where the
     numbers come from. Raises AssertionError with the worst element, both values, error and bound, how many are off, the
-    op that wrote these bytes last, and a hint if the row belongs elsewhere; ValueError for another shape or a bound that
-    is not finite. ADR-0060 11.1.
+    op that wrote these bytes last, and a hint if the row belongs elsewhere; ValueError for another shape or a bound
+    that is not finite. ADR-0060 11.1.
     """
     __tracebackhide__ = True
     _hold(comparisons.mismatch(run, tensor, expected, bound, how))
@@ -314,19 +312,19 @@ def assert_schedule_independent(
     """Results have the same bits under the model's schedule, under jitter from each of `seeds`, and under late.
 
     `make_run(schedule=..., seed=...)` makes everything anew, chip and tensors too, and returns a Run; `tensors` are
-    those to compare: names, or tensors of a chip like it. Raises AssertionError with schedule and seed, both values
+    those to compare, or their names. Raises AssertionError with schedule and seed, both values
     and the op that wrote them last; also if a run has findings. Whatever a run raises says under which schedule.
     ADR-0060 11.8.
     """
     __tracebackhide__ = True
     usual = _under(make_run, "model", 0)
-    arrays = [(tensor, np.array(usual.array(tensor))) for tensor in tensors]
+    arrays = {name: usual.array(name) for name in (each if isinstance(each, str) else each.name for each in tensors)}
     if not arrays:
         raise ValueError("tensors is empty, so nothing would be compared: name the kernel's results")
     for schedule, seed in [*(("jitter", seed) for seed in seeds), ("late", 0)]:
         run = _under(make_run, schedule, seed)
-        for tensor, array in arrays:
-            changed = comparisons.changed_bits(run, tensor, array)
+        for name, array in arrays.items():
+            changed = comparisons.changed_bits(run, name, array)
             _hold(changed and f"under schedule {schedule!r}, seed {seed}: {changed}")
 
 

@@ -22,15 +22,16 @@ Index = tuple[int, ...]
 
 def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str | None:
     """How the run's `tensor` differs from `expected` by more than `bound`; None if it does not."""
+    tensor = _named(run, tensor)
     got = run.array(tensor)
     wanted = np.asarray(expected)
     limit = float(getattr(bound, "bound", bound))
     if not (math.isfinite(limit) and limit >= 0):
         raise ValueError(f"bound {limit}: wants a finite number >= 0, such as an error model's")
     if got.shape != wanted.shape:
-        raise ValueError(f"{_name(tensor)} is {got.shape}, the reference {wanted.shape}: give them the same shape")
+        raise ValueError(f"{tensor.name} is {got.shape}, the reference {wanted.shape}: give them the same shape")
     if not wanted.size:
-        raise ValueError(f"the reference for {_name(tensor)} has no element, so nothing would be compared")
+        raise ValueError(f"the reference for {tensor.name} has no element, so nothing would be compared")
     got64, wanted64 = got.astype(np.float64), wanted.astype(np.float64)
     error = _errors(got64, wanted64)
     beyond = error > limit
@@ -39,7 +40,7 @@ def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str 
     at = tuple(int(axis) for axis in np.unravel_index(np.argmax(error), error.shape))
     why = str(bound) if hasattr(bound, "bound") else how
     lines = [
-        f"{np.count_nonzero(beyond)} of {error.size} elements of {_name(tensor)} are off, most at {_at(tensor, at)}",
+        f"{np.count_nonzero(beyond)} of {error.size} elements of {tensor.name} are off, most at {_at(tensor, at)}",
         f"  got {got64[at]:.9g}, expected {wanted64[at]:.9g}, error {error[at]:.3g}, bound {limit:.3g}",
         *([f"  bound: {why}"] if why else []),
         *([f"  {how}"] if how and how != why else []),
@@ -47,6 +48,13 @@ def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str 
         *_guess(got64, wanted64, at, limit),
     ]
     return "\n".join(lines)
+
+
+def _named(run: Run, tensor: Any) -> Any:
+    """The tensor, if only its name is given. Raises ValueError for a name that the run does not have."""
+    if isinstance(tensor, str) and tensor not in run.tensors:
+        raise ValueError(f"the run has no tensor {tensor!r}; it has {', '.join(run.tensors) or 'none'}")
+    return run.tensors[tensor] if isinstance(tensor, str) else tensor
 
 
 def _errors(got: Array, wanted: Array) -> Array:
@@ -58,12 +66,8 @@ def _errors(got: Array, wanted: Array) -> Array:
     return np.where(same, 0.0, np.where(finite, error, np.inf))
 
 
-def _name(tensor: Any) -> str:
-    return tensor if isinstance(tensor, str) else str(tensor.name)
-
-
 def _at(tensor: Any, at: Index) -> str:
-    return f"{_name(tensor)}[{', '.join(map(str, at))}]"
+    return f"{tensor.name}[{', '.join(map(str, at))}]"
 
 
 def _guess(got: Array, wanted: Array, at: Index, limit: float) -> Iterator[str]:
@@ -91,8 +95,6 @@ def _row(at: Index) -> str:
 
 def wrote(log: OpLog, tensor: Any, shape: Index, at: Index) -> str:
     """The op that wrote the bytes of element `at` last; `shape` is that of the whole array that a run returns."""
-    if isinstance(tensor, str):
-        return f"give the tensor itself instead of {tensor!r} to be told which op wrote this"
     lead = len(shape) - len(tensor.shape)
     home = _home(log, tensor, shape[:lead], at[:lead])
     byte = int(np.ravel_multi_index(at[lead:], tensor.shape)) * tensor.dtype.itemsize
@@ -142,18 +144,19 @@ def _key(row: Row) -> dict[str, Any]:
     return {name: getattr(row, name) for name in Row.__slots__}
 
 
-def changed_bits(run: Run, tensor: Any, usual: Array) -> str | None:
-    """The first element of `tensor` that has other bits than in `usual`; None if there is none."""
+def changed_bits(run: Run, name: str, usual: Array) -> str | None:
+    """The first element of the tensor `name` that has other bits than in `usual`; None if there is none."""
+    tensor = _named(run, name)
     got = run.array(tensor)
     if got.shape != usual.shape or got.dtype != usual.dtype:
-        return f"{_name(tensor)} is {got.shape} {got.dtype}, and {usual.shape} {usual.dtype} under the model's schedule"
+        return f"{tensor.name} is {got.shape} {got.dtype}, and {usual.shape} {usual.dtype} under the model's schedule"
     bits = [np.ascontiguousarray(each).view(np.uint8).reshape(*got.shape, -1) for each in (got, usual)]
     differs = (bits[0] != bits[1]).any(axis=-1)
     if not differs.any():
         return None
     at = tuple(int(axis) for axis in np.argwhere(differs)[0])
     return (
-        f"{np.count_nonzero(differs)} of {differs.size} elements of {_name(tensor)} change, first {_at(tensor, at)}: "
+        f"{np.count_nonzero(differs)} of {differs.size} elements of {tensor.name} change, first {_at(tensor, at)}: "
         f"{float(got[at]):.9g}, and {float(usual[at]):.9g} under the model's schedule\n"
         f"  {wrote(run.log, tensor, got.shape, at)}"
     )

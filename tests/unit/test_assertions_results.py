@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from pytest_kernbench import assertions as ka
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ahbm.tensor import Tensor
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import DeadlockError
-
-from pytest_kernbench import assertions as ka
 
 ROWS, W = 8, 16
 X = np.random.default_rng(0).standard_normal((ROWS, W)).astype(np.float32)
@@ -179,12 +179,14 @@ def product_to_memory(x: Any, o: Any, *, tl: Any) -> None:
     tl.wait(tl.composite("gemm", tl.load(x, (W, W)), tl.ref(x, (W, W)), trans_b=False, out=o))
 
 
-def test_a_name_is_enough_but_the_writer_is_not_told() -> None:
+def test_a_name_does_all_that_the_tensor_does() -> None:
     some, _ = run(double)
 
     ka.assert_matches_reference(some, "O", 2 * X, 0)
-    with pytest.raises(AssertionError, match=r"off, most at O\[(?s:.*)give the tensor itself instead of 'O'"):
+    with pytest.raises(AssertionError, match=r"off, most at O\[(?s:.*)written last by row \d+, store .*O\["):
         ka.assert_matches_reference(some, "O", X, 0)
+    with pytest.raises(ValueError, match="the run has no tensor 'o'; it has X, O"):
+        ka.assert_matches_reference(some, "o", X, 0)
 
 
 # Where parts of a tensor are
