@@ -201,10 +201,21 @@ def test_a_deadlock_shows_the_test_alone(outcome: Outcome) -> None:
     result.stdout.fnmatch_lines(["E   *DeadlockError: deadlock: *"])
 
 
-def test_a_full_trace_shows_the_simulator_too(outcome: Outcome) -> None:
-    result = outcome("def test_it(run): run(refused)", "--full-trace", "--tb=native")
+@pytest.mark.parametrize(("option", "files"), [("--full-trace", True), ("--tb=long", False)])
+def test_a_full_trace_has_the_simulator_too(outcome: Outcome, option: str, files: bool) -> None:
+    result = outcome(
+        f"""
+from pytest_kernbench.simulator.errors import KernelError
 
-    result.stdout.fnmatch_lines(["*chip.py*, in run", "*speech.py*, in _refuse"])
+def test_it(run):
+    with pytest.raises(KernelError) as caught:
+        run(refused)
+    assert ("chip.py" in [entry.path.name for entry in caught.traceback]) == {files}
+""",
+        option,
+    )
+
+    result.assert_outcomes(passed=1)
 
 
 def test_a_kernel_is_run_on_something(outcome: Outcome) -> None:
