@@ -9,6 +9,7 @@ import pytest
 
 from pytest_kernbench import ledger, marks, workers
 from pytest_kernbench.fixtures import *  # noqa: F403  (its __all__ is the list of our fixtures)
+from pytest_kernbench.snapshots import *  # noqa: F403  (the fixture oplog_snapshot, and what keeps its goldens)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
