@@ -1,3 +1,23 @@
-"""Shared pytest set-up of this repository."""
+"""Shared pytest set-up of this repository: without hypothesis, the property tests are left out and named."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
 
 pytest_plugins = ["pytester"]
+
+HAS_HYPOTHESIS = importlib.util.find_spec("hypothesis") is not None
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out files that need hypothesis where the `test` extra is not installed."""
+    if HAS_HYPOTHESIS or collection_path.suffix != ".py":
+        return None
+    return True if "from hypothesis" in collection_path.read_text(encoding="utf-8") else None
+
+
+def pytest_report_header() -> str | None:
+    if HAS_HYPOTHESIS:
+        return None
+    return "property tests are left out: pip install -e '.[test]' brings hypothesis"

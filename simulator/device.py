@@ -23,6 +23,7 @@ class Run:
     schedule: str
     seed: int
     spec: Any = field(repr=False)
+    tensors: dict[str, Any] = field(repr=False)  # the kernel's tensor arguments by name
     checked: bool  # whether the checkers ran: without them `hazards` is empty whatever happened
     _array: Callable[[Any], Array] = field(repr=False)
 

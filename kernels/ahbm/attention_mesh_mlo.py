@@ -1,7 +1,7 @@
 """The decode kernel that ADR-0060 replaces (A): split KV, blocking `dot`, and m, l, O of everyone to everyone.
 
-Kept to measure the gain against: n - 1 steps along an open chain both ways where the tree needs ceil(log2 n) rounds, and
-an answer in every PE where one is asked for. PYTEST_DONT_REWRITE
+Kept to measure the gain against: n - 1 steps along an open chain both ways where the tree needs ceil(log2 n) rounds,
+and an answer in every PE where one is asked for. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ def sweep(
             m = tl.max(s)
             p = tl.exp(s - m)
             merge(state, (m, tl.sum(p), tl.dot(tl.cast(p, v.dtype), v_tile, trans_b=False)), tl)
-            tl.wait(state[2])  # what the merge reads is recycled with the scope
 
 
 def fan_out(mine: State, state: State, rank: int, pes: tuple[int, ...], mesh: Mesh, tl: Any) -> None:

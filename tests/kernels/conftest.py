@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
 from pytest_kernbench.kernels.ahbm.placement import placement, token_of, valid_len
@@ -133,3 +136,35 @@ def baseline(run_kernel: Any, ahbm_chip: AhbmChip) -> Decode:
 def problem() -> type[Problem]:
     """The class of decode problems: `problem(s=1000, n=8)`."""
     return Problem
+
+
+@pytest.fixture
+def broken(tmp_path: Any) -> Callable[..., Any]:
+    """`broken(kernel, {old: new, ...})`: the kernel from a copy of its module with those edits, each made once."""
+
+    def edit(kernel: Callable[..., None], edits: dict[str, str]) -> Any:
+        original = Path(inspect.getsourcefile(kernel) or "")
+        source = original.read_text(encoding="utf-8")
+        for old, new in edits.items():
+            assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {original.name}"
+            source = source.replace(old, new)
+        copy = tmp_path / original.name
+        copy.write_text(source, encoding="utf-8")
+        names: dict[str, Any] = {}
+        exec(compile(source, str(copy), "exec"), names)
+        return names[kernel.__name__]
+
+    return edit
+
+
+@pytest.fixture
+def line_of(tmp_path: Any) -> Callable[[str], str]:
+    """`line_of("text")`: "gqa_decode.py:71" for the one line of the broken copy that has that text."""
+
+    def find(text: str) -> str:
+        (copy,) = tmp_path.glob("*.py")
+        lines = [number for number, line in enumerate(copy.read_text(encoding="utf-8").split("\n"), 1) if text in line]
+        assert len(lines) == 1, f"{text!r} is in lines {lines} of {copy.name}"
+        return f"{copy.name}:{lines[0]}"
+
+    return find

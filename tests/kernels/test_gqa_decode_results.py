@@ -35,7 +35,7 @@ def test_eight_pes_at_llama_dimensions(decode, problem, tile):
 
 @pytest.mark.adr("0060", "11.1")
 def test_eight_pes_keep_the_bound_of_two_units_in_the_last_place_of_v_too(decode, problem):
-    """The rule as the facts print it: twice the naive error and two ulp of the largest V, which is the looser one here."""
+    """Of the published rule only the second term, two bfloat16 ulp of the largest V: no help from the naive error."""
     case = problem(s=8192, n=8, tile=1024)
     run = decode(case)
 
