@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.device import Run
