@@ -81,7 +81,7 @@ def _several(runs: Mapping[int, Run]) -> None:
 
 
 def assert_bytes_read(run: Run, tensor: str, expected: int | Sequence[int]) -> None:
-    """DMA reads of a tensor move exactly `expected` bytes: a total, or one number for each program.
+    """DMA reads of `tensor`, a name, move exactly `expected` bytes: a total, or one number for each program.
 
     Bytes are those asked for; bursts are charged in time only. Raises AssertionError with both numbers and the first
     read of bytes that had been read before; ValueError for a tensor that the run does not have. ADR-0060 11.2, B.4.

@@ -78,7 +78,7 @@ def _guess(got: Array, wanted: Array, at: Index, limit: float) -> Iterator[str]:
     distance = _errors(np.broadcast_to(mine, rows.shape), rows).max(axis=1)
     own = int(np.ravel_multi_index(at[:-1], wanted.shape[:-1]))
     best = int(np.argmin(distance))
-    if best != own and np.isfinite(distance[best]) and distance[best] <= max(limit, distance[own] / 8):
+    if np.isfinite(distance[best]) and distance[best] <= max(limit, distance[own] / 8):
         where = tuple(int(axis) for axis in np.unravel_index(best, wanted.shape[:-1]))
         yield (
             f"  row {_row(at[:-1])} is closest to reference row {_row(where)} (error {distance[best]:.3g}, "

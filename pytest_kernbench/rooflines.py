@@ -74,7 +74,7 @@ def serial_sum(run: Run) -> int:
     for row in causal_order(log):
         awaited = after[row]
         here = program[row]
-        if awaited != NONE and program[awaited] != here:
+        if awaited != NONE:
             at[here] = max(at[here], ended[awaited])
         at[here] = ended[row] = at[here] + costs[row]
     return max(at, default=0)

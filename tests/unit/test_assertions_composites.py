@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from pytest_kernbench import assertions as ka
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import WIDTH, WORK
-
-from pytest_kernbench import assertions as ka
 
 TILE, D, TILES = 32, 64, 4
 Kernel = Callable[..., None]
@@ -81,9 +81,10 @@ def only_rank_0_ahead(q: Any, k: Any, *, tl: Any) -> None:
     ahead_by(q, k, 1 - tl.program_id(), tl=tl)
 
 
-def test_one_label_that_is_ahead_is_enough_unless_another_is_named() -> None:
+@pytest.mark.parametrize("labels", [{"QK": 1, "PV": 0}, {"PV": 0, "QK": 1}])
+def test_one_label_that_is_ahead_is_enough_unless_another_is_named(labels: dict[str, int]) -> None:
     """A decode step: the next scores are issued ahead, the product with V cannot be."""
-    some = run(scores_ahead_values_not)
+    some = run(several, labels)
 
     ka.assert_issue_ahead(some)
     ka.assert_issue_ahead(some, region="QK")
@@ -91,9 +92,15 @@ def test_one_label_that_is_ahead_is_enough_unless_another_is_named() -> None:
         ka.assert_issue_ahead(some, region="PV")
 
 
-def scores_ahead_values_not(q: Any, k: Any, *, tl: Any) -> None:
-    ahead_by(q, k, 1, "QK", tl=tl)
-    ahead_by(q, k, 0, "PV", tl=tl)
+def test_labels_of_which_none_is_ahead_are_all_named() -> None:
+    with pytest.raises(AssertionError, match=r"labelled 'QK' is issued after (?s:.*)labelled 'PV' is issued after"):
+        ka.assert_issue_ahead(run(several, {"QK": 0, "PV": 0}))
+
+
+def several(q: Any, k: Any, labels: dict[str, int], *, tl: Any) -> None:
+    """The products of each label, issued ahead by its depth."""
+    for label, depth in labels.items():
+        ahead_by(q, k, depth, label, tl=tl)
 
 
 def test_a_wait_for_a_later_product_is_a_wait_for_the_earlier_one() -> None:
@@ -109,6 +116,18 @@ def waits_for_every_second(q: Any, k: Any, *, tl: Any) -> None:
             scores = tl.composite("gemm", rows, tl.ref(k + j * TILE * D, (TILE, D)), trans_b=True)
         if j % 2:
             tl.wait(scores)
+
+
+def test_the_first_wait_for_a_product_counts_and_not_the_last() -> None:
+    with pytest.raises(AssertionError, match="composite 1 labelled 'QK' is issued after composite 0 was awaited"):
+        ka.assert_issue_ahead(run(waits_again_at_the_end))
+
+
+def waits_again_at_the_end(q: Any, k: Any, *, tl: Any) -> None:
+    rows = tl.load(q, (8, D))
+    with tl.region("QK"):
+        scores = [tl.wait(tl.composite("gemm", rows, tl.ref(k, (TILE, D)), trans_b=True)) for _ in range(2)]
+    tl.wait(*scores)
 
 
 def test_one_product_cannot_be_ahead_of_itself() -> None:

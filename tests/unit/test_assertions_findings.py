@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pytest_kernbench.simulator.ahbm.chip import AhbmChip
-from pytest_kernbench.simulator.device import Run
 
 from pytest_kernbench import assertions as ka
+from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+from pytest_kernbench.simulator.device import Run
 
 SHAPE = (32, 64)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from pytest_kernbench import assertions as ka
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import END, NONE, WIDTH
-
-from pytest_kernbench import assertions as ka
 
 W = 8  # elements a message
 PORTS = {(a, f"to{b}"): (b, f"to{a}") for a in range(8) for b in range(8) if a != b}
@@ -247,7 +247,7 @@ def sends(x: Any, o: Any, sent: int, received: int, awaited: int, *, tl: Any) ->
     part = tl.load(x, (1, W))
     if tl.program_id() == 0:
         for _ in range(sent):
-            tl.send("to1", part)
+            tl.wait(tl.send("to1", part))  # the sender's wait is no receive
     else:
         taken = [tl.recv_async("to0", (1, W)) for _ in range(received)]
         for each in taken[:awaited]:

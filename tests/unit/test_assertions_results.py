@@ -140,6 +140,16 @@ def test_a_row_that_is_wrong_by_itself_gets_no_guess() -> None:
     assert "closest" not in str(failure.value)
 
 
+def test_a_row_that_is_only_a_little_nearer_to_another_gets_no_guess() -> None:
+    """Zeros are nearer to any row than to the largest, but that says nothing."""
+    some, o = run(times, 0.0)
+
+    with pytest.raises(AssertionError, match=r"most at O\[\d, \d+\]\n  got -?0, ") as failure:
+        ka.assert_matches_reference(some, o, X, 1e-6)
+
+    assert "closest" not in str(failure.value)
+
+
 def test_an_element_that_nothing_wrote_is_said_so() -> None:
     some, o = run(forgets_the_last_row)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pytest_kernbench.simulator.ahbm.chip import AhbmChip
-from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
-from pytest_kernbench.simulator.device import Run
 
 from pytest_kernbench import assertions as ka
 from pytest_kernbench.rooflines import terms
+from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+from pytest_kernbench.simulator.device import Run
 
 ROWS, D, TILES = 128, 128, 16
 TILE_BYTES = ROWS * D * 2
@@ -71,6 +71,12 @@ def test_gemm_is_bound_by_its_padded_tiles_however_they_are_issued(kernel: Kerne
     assert found.hbm_read == (TILES * TILE_BYTES + 32 * D * 2) / 256
 
 
+def test_panels_and_sub_tiles_cost_the_kernel_nothing_to_say() -> None:
+    (found,) = terms(run(streamed))
+
+    assert found.issue == 16 + 48  # one load, one composite
+
+
 def test_a_product_of_one_row_costs_a_whole_tile() -> None:
     (found,) = terms(run(one_row))
 
@@ -106,8 +112,15 @@ def only_the_second_works(q: Any, k: Any, *, tl: Any) -> None:
         load_and_exp(q, k, tl=tl)
 
 
+def composite_on_chip(q: Any, k: Any, *, tl: Any) -> None:
+    """A composite whose sub-tiles alone take time: nothing is streamed."""
+    rows = tl.wait(tl.load(q, (32, D)))
+    tile = tl.wait(tl.load(k, (ROWS, D)))
+    tl.wait(tl.composite("gemm", rows, tile, trans_b=True))
+
+
 @pytest.mark.parametrize("spec", [AhbmSpec(), FREE, replace(AhbmSpec(), hbm_efficiency_percent=80)])
-@pytest.mark.parametrize("kernel", [load_and_exp, one_by_one])
+@pytest.mark.parametrize("kernel", [load_and_exp, one_by_one, composite_on_chip])
 def test_a_kernel_that_waits_for_everything_takes_exactly_the_serial_sum(kernel: Kernel, spec: AhbmSpec) -> None:
     serial = run(kernel, spec=spec)
 

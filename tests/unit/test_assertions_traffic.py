@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pytest_kernbench.simulator.ahbm.chip import AhbmChip
-from pytest_kernbench.simulator.device import Run
 
 from pytest_kernbench import assertions as ka
+from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+from pytest_kernbench.simulator.device import Run
 
 D = 64  # width of a row of q and k
 S = 128  # rows of k
