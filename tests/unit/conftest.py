@@ -53,7 +53,7 @@ def tensors_of(chip: AhbmChip, given: dict[str, Any], data: bool) -> dict[str, A
     """An array becomes a replicated input, (array, place) one at a place, (shape, dtype[, place]) one without data."""
     made = {}
     for name, value in given.items():
-        array, place = value if isinstance(value[0], np.ndarray) and len(value) == 2 else (value, "replicate")
+        array, place = value if isinstance(value, tuple) and isinstance(value[0], np.ndarray) else (value, "replicate")
         if isinstance(array, np.ndarray):
             made[name] = chip.tensor(name, array.shape, array.dtype, array if data else None, place)
         else:
