@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_kernbench import assertions as ka
+from pytest_kernbench.kernels.reference.attention import naive_same_precision
 
 LENGTHS = (0, 1, 5, 7, 63, 64, 65, 1000, 1009)  # 1009 is prime
 GROUPS = [(n, start_pe) for n in (1, 2, 3, 5, 8) for start_pe in range(n)]
@@ -41,6 +42,20 @@ def test_eight_pes_keep_the_bound_of_two_units_in_the_last_place_of_v_too(decode
 
     two_ulp = 2 * 2.0 ** (np.floor(np.log2(np.abs(case.inputs[2].astype(float)).max())) - 7)
     assert np.abs(run.array("O").astype(float) - case.by_cube()).max() <= two_ulp
+
+
+@pytest.mark.adr("0060", "11.1")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("s", [65, 1000, 8192])
+def test_the_bound_is_tighter_than_two_storage_ulp_of_v(problem, dtype, s):
+    """The published rule is twice the naive error and two ulp of the largest V; a kernel of zeros can keep that."""
+    case = problem(s=s, dtype=dtype)
+    q, k, v = case.inputs
+    naive = naive_same_precision(q[:, None], k, v, np.dtype(dtype), scale=case.scale)[:, 0].astype(float)
+    two_ulp = 2 * np.spacing(np.abs(v).max()).astype(float)
+
+    assert case.error.bound <= 2 * np.abs(naive - case.expected).max() + two_ulp
+    assert np.abs(case.expected).max() > case.error.bound
 
 
 @pytest.mark.adr("0060", "2.1", "2.2", "5.1", "5.2", "5.3", "0.5.3")
