@@ -1,4 +1,50 @@
-"""PYTEST_DONT_REWRITE"""
+"""The reference simulator: devices, what their runs return, and what can go wrong in them.
+
+Names are imported when they are first used, so that a module that needs only errors does not load a device.
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if __name__ == "simulator":
     raise ImportError("import pytest_kernbench.simulator")
+
+if TYPE_CHECKING:
+    from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+    from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+    from pytest_kernbench.simulator.device import Run
+    from pytest_kernbench.simulator.errors import (
+        DeadlockError,
+        Hazard,
+        HazardError,
+        KernelError,
+        LaunchError,
+        LivelockError,
+        SimError,
+    )
+    from pytest_kernbench.simulator.ops.log import OpLog
+
+__all__ = [
+    "AhbmChip",
+    "AhbmSpec",
+    "DeadlockError",
+    "Hazard",
+    "HazardError",
+    "KernelError",
+    "LaunchError",
+    "LivelockError",
+    "OpLog",
+    "Run",
+    "SimError",
+]
+
+_HOME = {"AhbmChip": "ahbm.chip", "AhbmSpec": "ahbm.spec", "OpLog": "ops.log", "Run": "device"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'errors')}"), name)
