@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from pytest_kernbench.simulator.ahbm.launch import MAX_CYCLES
 from pytest_kernbench.simulator.errors import LivelockError
 
 X = np.ones((4, 4), np.float32)
@@ -73,8 +75,9 @@ def test_a_run_within_its_limits_is_not_stopped(launch: Callable[..., Any]) -> N
 
 def test_a_kernel_whose_time_does_not_fit_the_log_is_stopped_too(launch: Callable[..., Any]) -> None:
     def kernel(x: Any, *, tl: Any) -> None:
-        for _ in range(4):
-            tl.zeros((4, 4))
+        z = tl.zeros((4, 4))
+        for _ in range(2200):
+            tl.assign(z, z)
 
-    with pytest.raises(LivelockError, match="2147483647"):
-        launch(kernel, x=X, spec={"issue_costs": 2**30}, max_cycles=2**31)
+    with pytest.raises(LivelockError, match=f"passed max_cycles = {MAX_CYCLES}"):
+        launch(kernel, x=X, spec={"issue_costs": 10**6}, max_cycles=2**31)
