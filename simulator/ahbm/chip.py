@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from pytest_kernbench.simulator.ahbm import arguments
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.ahbm.launch import Launch
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
@@ -20,12 +21,15 @@ from pytest_kernbench.simulator.memory.dtypes import Array, dtype_named
 from pytest_kernbench.simulator.memory.space import Space
 
 BLOCK_ALIGNMENT = 256
+MOST_BYTES = 2**32  # offsets in the log have 32 bits
 
 
 class AhbmChip:
     """One chip. Tensors stay in HBM from one run to the next; everything else is new in each."""
 
     def __init__(self, spec: AhbmSpec | None = None, *, ports: Ports | None = None) -> None:
+        if spec is not None and not isinstance(spec, AhbmSpec):
+            raise LaunchError(f"AhbmChip({spec!r}): wants an AhbmSpec")
         self.spec = spec or AhbmSpec()
         pes = self.spec.cubes * self.spec.pes_per_cube
         self.ports = mesh_ports(self.spec) if ports is None else checked_ports(ports, pes)
@@ -33,8 +37,8 @@ class AhbmChip:
         self._top = 0
 
     def tensor(
-        self, name: str, shape: Sequence[int], dtype: object = "bfloat16", data: Any = None,
-        place: str | int = "local", *, axes: Axes = (), valid: Any = None,
+        self, name: str, shape: int | Sequence[int], dtype: object = "bfloat16", data: Any = None,
+        place: str | int = "local", *, axes: Sequence[str] = (), valid: Any = None,
     ) -> Tensor:  # fmt: skip
         """A tensor in HBM; `shape` is one part's.
 
@@ -43,21 +47,29 @@ class AhbmChip:
         size alone is refused. `valid`: rows of a part that mean something, a number or one a rank (or cube and rank).
         Raises LaunchError for what does not fit.
         """
-        shape, kind = tuple(shape), dtype_named(dtype)
-        if not shape or not all(isinstance(n, (int, np.integer)) and n > 0 for n in shape):
-            raise LaunchError(f"tensor {name!r}: shape {shape} wants whole numbers > 0")
-        if axes and len(axes) != len(shape):
-            raise LaunchError(f"tensor {name!r}: {len(axes)} axis names {axes} for the {len(shape)} axes of {shape}")
+        arguments.tensor_name(name)
+        size = arguments.shape(shape)
+        if size is None:
+            raise LaunchError(f"tensor {name!r}: shape {shape!r} wants 1 to {arguments.MOST_AXES} whole numbers > 0")
+        where, names = self._place(name, place), _axes(name, axes, size)
+        tensor = Tensor(self, name, size, dtype_named(dtype), where, names, self._top)
+        if valid is not None:
+            tensor.limit(valid)
+        if data is not None:
+            tensor.give(data)
+        self._take(tensor)
+        return tensor
+
+    def _place(self, name: str, place: str | int) -> str | int:
         ranks = self.spec.pes_per_cube
-        if place not in ("local", "replicate") and not (isinstance(place, int) and 0 <= place < ranks):
+        if isinstance(place, str) and place in ("local", "replicate"):
+            return place
+        rank = arguments.whole(place)
+        if rank is None or not 0 <= rank < ranks:
             raise LaunchError(
                 f"tensor {name!r}: place {place!r} is none of 'local', 'replicate', a rank 0..{ranks - 1}"
             )
-        tensor = Tensor(name, shape, kind, place, axes, self._top, valid)
-        if data is not None:
-            tensor.give(np.asarray(data))
-        self._take(tensor)
-        return tensor
+        return rank
 
     def _take(self, tensor: Tensor) -> None:
         top = self._top + -(-tensor.nbytes // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
@@ -66,6 +78,8 @@ class AhbmChip:
                 f"tensor {tensor.name!r}: a slice holds {self.spec.hbm_slice_bytes} bytes, {self._top} are taken, "
                 f"{tensor.nbytes} more were asked for"
             )
+        if tensor.nbytes > MOST_BYTES:
+            raise LaunchError(f"tensor {tensor.name!r}: a part has {tensor.nbytes} bytes, of {MOST_BYTES} at most")
         self._top = top
 
     def run(
@@ -81,16 +95,17 @@ class AhbmChip:
         raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none. Raises
         KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
         """
-        if check not in (True, False, "collect"):
+        if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
-        if not callable(kernel) or "tl" not in inspect.signature(kernel).parameters:
-            raise LaunchError(f"{kernel!r} is not a kernel: it takes no argument `tl`")
-        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        if data is not None and not isinstance(data, bool):
+            raise LaunchError(f"data {data!r} is none of True, False, None")
+        call = arguments.call(kernel, args, kwargs)
+        tensors = self._tensors((*call.args, *call.kwargs.values()))
         with_data = any(tensor.data is not None or tensor.written for tensor in tensors) if data is None else data
         launch = Launch(
             self, _grid(self.spec, grid), self._placement(grid, placement), _schedule(schedule, seed), with_data,
-            replay=f"run_kernel({kernel.__name__}, ..., schedule={schedule!r}, seed={seed})",
-            max_cycles=max_cycles, max_ops=max_ops,
+            replay=f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})",
+            max_cycles=arguments.number("max_cycles", max_cycles, 1), max_ops=arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
         checks = default_checks(launch.replay, launch.log) if check else []
         for each in checks:
@@ -98,7 +113,7 @@ class AhbmChip:
         for space in self._hbm.values():  # outlives the run: the next one's races start anew
             space.touched = None
         launch.place(tensors)
-        launch.spawn(kernel, args, kwargs)
+        launch.spawn(call)
         launch.go()
         launch.keep(tensors, bool(check))
         hazards = tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
@@ -106,15 +121,27 @@ class AhbmChip:
             raise HazardError(hazards)
         return Run(
             launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
-            self.spec, bool(check), lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
+            self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
+            lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
         )  # fmt: skip
 
     def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:
         ranks, _ = _grid(self.spec, grid)
-        pes = tuple(range(ranks)) if placement is None else tuple(placement)
-        if len(pes) != ranks or len(set(pes)) != ranks or not all(0 <= pe < self.spec.pes_per_cube for pe in pes):
-            raise LaunchError(f"placement {pes} wants {ranks} different PEs of 0..{self.spec.pes_per_cube - 1}")
+        pes = tuple(range(ranks)) if placement is None else arguments.wholes(placement)
+        if pes is None or not len(pes) == len(set(pes)) == ranks or min(pes) < 0 or max(pes) >= self.spec.pes_per_cube:
+            raise LaunchError(f"placement {placement!r} wants {ranks} different PEs of 0..{self.spec.pes_per_cube - 1}")
         return pes
+
+    def _tensors(self, values: tuple[Any, ...]) -> list[Tensor]:
+        """The tensors among a kernel's arguments, once each: this chip's, and told apart by name."""
+        named: dict[str, Tensor] = {}
+        for tensor in values:
+            if isinstance(tensor, Tensor):
+                if tensor.chip is not self:
+                    raise LaunchError(f"tensor {tensor.name!r} is another chip's: make it with this chip.tensor")
+                if named.setdefault(tensor.name, tensor) is not tensor:
+                    raise LaunchError(f"two tensors are named {tensor.name!r}: give each its own name")
+        return list(named.values())
 
     def space(self, home: Program, name: str) -> Space:
         """The HBM slice of the PE that runs program `home`."""
@@ -153,32 +180,35 @@ class AhbmChip:
 
 def _grid(spec: AhbmSpec, grid: int | tuple[int, int] | None) -> tuple[int, int]:
     """(programs a cube, cubes). Raises LaunchError for more than there are."""
-    given = (1,) if grid is None else (grid,) if isinstance(grid, int) else tuple(grid)
-    ranks, cubes = (given[0], given[1] if len(given) > 1 else 1) if len(given) in (1, 2) else (0, 0)
-    if not (
-        isinstance(ranks, int)
-        and isinstance(cubes, int)
-        and 1 <= ranks <= spec.pes_per_cube
-        and 1 <= cubes <= spec.cubes
-    ):
+    given = arguments.shape(1 if grid is None else grid) or ()
+    ranks, cubes = (*given, 1)[:2] if len(given) in (1, 2) else (0, 0)
+    if not (1 <= ranks <= spec.pes_per_cube and 1 <= cubes <= spec.cubes):
         raise LaunchError(f"grid {grid!r}: wants 1..{spec.pes_per_cube} programs a cube and 1..{spec.cubes} cubes")
     return ranks, cubes
 
 
 def _named(wanted: Tensor | str, tensors: list[Tensor]) -> Tensor:
-    """The tensor `wanted`, or the argument of that name. Raises LaunchError if there is none."""
-    if isinstance(wanted, Tensor):
-        return wanted
+    """The argument `wanted`, or of that name. Raises LaunchError if there is none."""
     for tensor in tensors:
-        if tensor.name == wanted:
+        if tensor is wanted or (isinstance(wanted, str) and tensor.name == wanted):
             return tensor
-    raise LaunchError(
-        f"no tensor {wanted!r} among the kernel's arguments: {', '.join(tensor.name for tensor in tensors)}"
-    )
+    names = ", ".join(tensor.name for tensor in tensors) or "none"
+    raise LaunchError(f"no tensor {wanted!r} among the kernel's arguments, which are: {names}")
+
+
+def _axes(name: str, axes: Any, shape: tuple[int, ...]) -> Axes:
+    """Axis names, one an axis and all different, or none at all."""
+    given = tuple(axes) if isinstance(axes, (tuple, list)) else (None,)
+    if not all(map(arguments.is_name, given)) or len(set(given)) != len(given) or len(given) not in (0, len(shape)):
+        raise LaunchError(f"tensor {name!r}: axes {axes!r} wants {len(shape)} different names, one an axis of {shape}")
+    return given
 
 
 def _schedule(name: str, seed: int) -> Any:
+    number = arguments.whole(seed)
+    if number is None:
+        raise LaunchError(f"seed {seed!r}: wants a whole number")
     try:
-        return schedule_named(name, seed)
+        return schedule_named(name if isinstance(name, str) else repr(name), number)
     except ValueError as error:
         raise LaunchError(str(error)) from None

@@ -6,8 +6,9 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pytest_kernbench.simulator.ahbm.arguments import whole
 from pytest_kernbench.simulator.memory.dtypes import Array, DType
 from pytest_kernbench.simulator.memory.space import Allocation, Region, covers, row_major
 from pytest_kernbench.simulator.ops.log import pack_operand
@@ -16,20 +17,20 @@ from pytest_kernbench.simulator.ops.op import Op
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.ipcq import Arrival, Channel
     from pytest_kernbench.simulator.ahbm.language import Language
-    from pytest_kernbench.simulator.ahbm.launch import Launch
 
 Axes = tuple[str, ...]
 
 
 class Pointer:
-    """An element of a tensor in some PE's HBM; `ptr + n` is n elements further on (R4)."""
+    """An element of a tensor in some PE's HBM; `ptr + n` is n elements further on (R4). `tl` took it as an argument."""
 
-    __slots__ = ("allocation", "axes", "dtype", "launch", "offset", "pe", "program", "size")
+    __slots__ = ("allocation", "axes", "dtype", "offset", "pe", "program", "size", "tl")
+    __array_ufunc__ = None  # numpy on the left leaves `+` to us
 
     def __init__(
-        self, launch: Launch, allocation: Allocation, program: int, pe: int, size: int, dtype: DType, axes: Axes
+        self, tl: Language, allocation: Allocation, program: int, pe: int, size: int, dtype: DType, axes: Axes
     ) -> None:
-        self.launch = launch
+        self.tl = tl
         self.allocation = allocation
         self.program = program  # whose slice it is in; `pe` is the PE that runs it
         self.pe = pe
@@ -39,9 +40,14 @@ class Pointer:
         self.axes = axes
 
     def __add__(self, elements: int) -> Pointer:
-        further = Pointer(self.launch, self.allocation, self.program, self.pe, self.size, self.dtype, self.axes)
-        further.offset = self.offset + int(elements)
+        offset = whole(elements)
+        if offset is None:
+            self.tl._refuse_operator("pointer + n", f"n is {elements!r}", "n counts elements: give a whole number (//)")
+        further = Pointer(self.tl, self.allocation, self.program, self.pe, self.size, self.dtype, self.axes)
+        further.offset = self.offset + offset
         return further
+
+    __radd__ = __add__
 
     @property
     def byte(self) -> int:
@@ -84,9 +90,11 @@ class Handle:
     """Data in scratch or in a message slot, of `shape` and `dtype`; `h + 1`, `a * b`, `a < b` are MATH ops.
 
     `op` is the op that writes it, waited for at first use on another unit unless `completion` is set: then only
-    `tl.wait` orders it. `message` is set while a recv_async has not been waited for.
+    `tl.wait` orders it. `message` is set while a recv_async has not been waited for. A handle has no value when the
+    kernel runs: what Python would make of it on the spot is refused.
     """
 
+    __array_ufunc__ = None  # numpy on the left leaves the operator to us
     axes: Axes = ()
     op: Op | None = None
     completion = False
@@ -165,3 +173,29 @@ class Handle:
 
     def __ge__(self, other: Any) -> Handle:
         return self.tl._elementwise("greater_equal", (self, other))
+
+    # What Python would do with a value
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("if, and, not", "has no value yet when the kernel asks", "choose with tl.where(condition, a, b)")
+
+    def __eq__(self, other: object) -> NoReturn:
+        remedy = "compare elements with < <= > >= for tl.where, handles with `is`"
+        self._refuse("== or !=", f"is compared with {other!r}", remedy)
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, index: object) -> NoReturn:
+        self._refuse("handle[...]", f"is asked for its {index!r}", "load that block alone: tl.load(pointer + n, shape)")
+
+    def __matmul__(self, other: object) -> NoReturn:
+        self._refuse("@", f"is to be multiplied with {other!r}", 'say tl.composite("gemm", a, b) or tl.dot(a, b)')
+
+    def __neg__(self) -> NoReturn:
+        self._refuse("-handle", "is to be negated, and MATH has no such op", "say 0 - handle")
+
+    def __array__(self, *how: object, **options: object) -> NoReturn:
+        self._refuse("np.asarray", "is taken for an array", "use tl's ops; the host reads run.array(tensor)")
+
+    def _refuse(self, said: str, fact: str, remedy: str) -> NoReturn:
+        self.tl._refuse_operator(said, f"{self!r} {fact}", remedy)

@@ -6,8 +6,9 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
+from pytest_kernbench.simulator.ahbm.arguments import is_name, whole
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
 from pytest_kernbench.simulator.ahbm.language_gemm import GemmOps
 from pytest_kernbench.simulator.ahbm.language_math import MathOps
@@ -31,18 +32,17 @@ class Language(GemmOps, QueueOps, MathOps):
 
     def program_id(self, axis: int = 0) -> int:
         """This program's number: axis 0 the PE in its cube, axis 1 the cube."""
-        return self._pe.cube if self._axis(axis) else self._pe.rank
+        return self._pe.cube if self._grid_axis(axis, "program_id") else self._pe.rank
 
     def num_programs(self, axis: int = 0) -> int:
         """How many programs were launched along `axis`."""
-        return self._launch.grid[self._axis(axis)]
+        return self._launch.grid[self._grid_axis(axis, "num_programs")]
 
-    def _axis(self, axis: int) -> int:
+    def _grid_axis(self, given: object, call: str) -> int:
+        axis = whole(given)
         if axis not in (0, 1):
-            site = self._site()
-            self._refuse(
-                site, "bad-parameter", "program_id", f"axis {axis!r}", "axis 0 is the PE in its cube, axis 1 the cube"
-            )
+            remedy = "axis 0 is the PE in its cube, axis 1 the cube"
+            self._refuse(self._site(), "bad-parameter", call, f"axis {given!r}", remedy)
         return axis
 
     def trans(self, h: Handle) -> Handle:
@@ -62,6 +62,8 @@ class Language(GemmOps, QueueOps, MathOps):
         site = self._site()
         for handle in handles:
             if isinstance(handle, Op):
+                if handle.kernel is not self._kernel:
+                    self._refuse_stranger(f"{handle.name} of {handle.kernel.name}", site)
                 self._wait_op(handle, site, f"{handle.name} of row {handle.row}")
             elif isinstance(handle, Handle):
                 self._wait_handle(handle, site)
@@ -76,7 +78,13 @@ class Language(GemmOps, QueueOps, MathOps):
                 )
         return handles[0] if len(handles) == 1 else handles
 
+    def _refuse_stranger(self, what: object, site: int) -> NoReturn:
+        fact = f"{what} is another kernel's or another run's"
+        self._refuse(site, "bad-parameter", "wait", fact, "wait for what this kernel said; PEs meet in send and recv")
+
     def _wait_handle(self, handle: Handle, site: int) -> None:
+        if handle.tl is not self:
+            self._refuse_stranger(handle, site)
         if handle.message is not None:
             self._pay("wait")
             row = self._open("wait", self._cpu, site, start=self._kernel.now)
@@ -92,6 +100,9 @@ class Language(GemmOps, QueueOps, MathOps):
 
     def region(self, name: str) -> RegionLabel:
         """`with tl.region("softmax"):` labels the rows of what is said inside."""
+        if not is_name(name):
+            fact = f"the label is {name!r}"
+            self._refuse(self._site(), "bad-parameter", "region", fact, "give a printable string")
         return RegionLabel(self, name)
 
     # Entering and leaving

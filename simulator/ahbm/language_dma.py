@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Speech
 from pytest_kernbench.simulator.memory.space import covers

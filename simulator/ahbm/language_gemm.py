@@ -5,14 +5,16 @@ An operand that only matches by shape is refused: axes that have names must agre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from pytest_kernbench.simulator.ahbm.handles import Axes, Block, Handle, Pointer
 from pytest_kernbench.simulator.ahbm.language_dma import DmaOps
 from pytest_kernbench.simulator.ahbm.scheduler import Composite, CompositeOp, Shape
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
-from pytest_kernbench.simulator.memory.dtypes import DType, float32
+from pytest_kernbench.simulator.memory.dtypes import float32, uint8
 from pytest_kernbench.simulator.memory.space import Region
 from pytest_kernbench.simulator.ops.log import PARENT, WIDTH
 from pytest_kernbench.simulator.ops.semantics.matmul import matmul
@@ -39,7 +41,7 @@ class GemmOps(DmaOps):
 
     def composite(
         self, kind: str, a: Handle, b: Block | Handle, *, trans_b: bool | None = None,
-        out: Handle | Pointer | None = None, epilogue: tuple[Step, ...] = (),
+        out: Handle | Pointer | None = None, epilogue: Sequence[Step] = (),
     ) -> Handle:  # fmt: skip
         """Product of `a` (M, K) in scratch and `b` (K, N), or (N, K) with `trans_b`, accumulated in float32.
 
@@ -48,7 +50,7 @@ class GemmOps(DmaOps):
         ("relu",).
         """
         site = self._site()
-        if kind != "gemm":
+        if not isinstance(kind, str) or kind != "gemm":
             self._refuse(site, "unsupported", "composite", f"kind {kind!r}", 'the scheduler takes "gemm"')
         gemm = self._pe.gemm
         self._use(a, gemm, "composite", site)
@@ -58,6 +60,8 @@ class GemmOps(DmaOps):
             )
         if isinstance(b, Handle):
             self._use(b, gemm, "composite", site)
+        elif b.pointer.tl._launch is not self._launch:
+            self._refuse(site, "bad-parameter", "composite", f"b is {b.pointer!r} of an earlier run", "tl.ref it here")
         m, n, k, transposed, axes = self._contract(a, b, trans_b, "composite", site)
         steps = self._steps(epilogue, m, n, site)
         result, target = self._composite_target(out, m, n, site)
@@ -94,10 +98,12 @@ class GemmOps(DmaOps):
         self, a: Handle, b: Block | Handle, trans_b: bool | None, call: str, site: int
     ) -> tuple[int, int, int, bool, Axes]:
         """(M, N, K, whether b is transposed, axes of the result) of a product that may be."""
-        self._same_dtype(a, b.pointer.dtype if isinstance(b, Block) else b.dtype, call, site)
+        self._operand_dtypes(a, b, call, site)
         if len(a.shape) != 2 or len(b.shape) != 2:
             fact = f"a is {a.shape}, b is {b.shape}"
             self._refuse(site, "bad-parameter", call, fact, "a product takes two matrices: reshape by strides")
+        if trans_b is not None and not isinstance(trans_b, (bool, np.bool_)):
+            self._refuse(site, "bad-parameter", call, f"trans_b={trans_b!r}", "pass True or False, or leave it out")
         self._say_orientation(a, b, trans_b, call, site)
         transposed = bool(trans_b)
         inner, outer = (1, 0) if transposed else (0, 1)
@@ -125,32 +131,42 @@ class GemmOps(DmaOps):
                 site, "bad-parameter", call, fact, "pass trans_b=True or trans_b=False, or name the tensors' axes"
             )
 
-    def _same_dtype(self, a: Handle, dtype: DType, call: str, site: int) -> None:
-        if a.dtype != dtype:
-            fact = f"a is {a.dtype}, b is {dtype}"
-            self._refuse(
-                site, "bad-parameter", call, fact, f"tl.cast a to {dtype}: GEMM operands have the storage dtype"
-            )
+    def _operand_dtypes(self, a: Handle, b: Block | Handle, call: str, site: int) -> None:
+        """Both operands have one dtype, and not that of masks."""
+        left, right = a.dtype, b.pointer.dtype if isinstance(b, Block) else b.dtype
+        fact = f"a is {left}, b is {right}"
+        if uint8 in (left, right):
+            self._refuse(site, "bad-parameter", call, fact, "GEMM takes no masks: tl.cast to bfloat16 or float32")
+        if left != right:
+            wide, narrow = ("b", left) if right == float32 and isinstance(b, Handle) else ("a", right)
+            remedy = f"tl.cast {wide} to {narrow}: GEMM operands have the storage dtype"
+            self._refuse(site, "bad-parameter", call, fact, remedy)
 
-    def _steps(self, epilogue: tuple[Step, ...], m: int, n: int, site: int) -> tuple[Step, ...]:
+    def _steps(self, epilogue: object, m: int, n: int, site: int) -> tuple[Step, ...]:
         """The epilogue's steps, each with operands it can take."""
+        if not isinstance(epilogue, (tuple, list)):
+            remedy = 'give a tuple of steps: (("scale", 0.5), ("relu",))'
+            self._refuse(site, "bad-parameter", "composite", f"epilogue={epilogue!r}", remedy)
         for step in epilogue:
             name, operands = (step[0], step[1:]) if isinstance(step, tuple) and step else (None, ())
-            if name not in STEPS or STEPS[name] != len(operands):
+            if not isinstance(name, str) or STEPS.get(name) != len(operands):
                 known = ", ".join(f"{known} ({count} operands)" for known, count in STEPS.items())
                 self._refuse(site, "bad-parameter", "composite", f"epilogue step {step!r}", f"the steps are {known}")
             if name == "scale":
-                self._number(operands[0], "composite", site)  # type: ignore[attr-defined]
+                self._number(operands[0], "composite", site, "scale takes a number")  # type: ignore[attr-defined]
             elif operands:
                 self._use(operands[0], self._pe.gemm, "composite", site)
                 wanted = (1, n) if name == "bias" else (m, n)
                 if operands[0].shape != wanted:
                     fact = f"epilogue {name} is {operands[0].shape}, the result {(m, n)}"
                     self._refuse(site, "bad-parameter", "composite", fact, f"give it shape {wanted}")
-        return epilogue
+        return tuple(epilogue)
 
     def _composite_target(self, out: Any, m: int, n: int, site: int) -> tuple[Handle, Block | None]:
         """Where the result goes: scratch, and from there to HBM if `out` is a pointer."""
+        if isinstance(out, (Pointer, Handle)) and out.dtype == uint8:
+            fact = f"out= is {out!r}, a mask's dtype"
+            self._refuse(site, "bad-parameter", "composite", fact, "give an out= of bfloat16, float16 or float32")
         if isinstance(out, Pointer):
             block = self._block(site, "composite", out, (m, n), None)
             return self._allocate((m, n), float32, "composite", site), block

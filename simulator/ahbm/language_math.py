@@ -5,14 +5,18 @@ Shapes broadcast only along a written 1; operands are computed in float32. PYTES
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
+
+from pytest_kernbench.simulator.ahbm.arguments import whole
 from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
-from pytest_kernbench.simulator.memory.dtypes import float32, uint8
+from pytest_kernbench.simulator.memory.dtypes import DType, float32, uint8
 from pytest_kernbench.simulator.memory.space import Region
 from pytest_kernbench.simulator.ops.log import NONE, WIDTH, pack_row
 from pytest_kernbench.simulator.ops.op import Op
@@ -21,6 +25,8 @@ from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, RE
 OWN_FILES.add(__file__)
 MASKS = frozenset({"less", "less_equal", "greater", "greater_equal"})
 Number = int | float
+BEYOND = 2.0**128 - 2.0**103  # the least number that rounds to infinity in float32
+HUGE = 2**1023
 
 
 class MathOps(Speech):
@@ -52,13 +58,25 @@ class MathOps(Speech):
     def _fill(self, call: str, shape: Any, value: Number, dtype: object) -> Handle:
         site = self._site()
         shape, kind = self._shape(site, call, shape), self._dtype(site, call, dtype)
-        self._number(value, call, site)
+        held = self._held(value, kind, call, site)
         out = self._allocate(shape, kind, call, site)
-        return self._math(call, (), out, partial(np.full, shape, value), site)
+        return self._math(call, (), out, partial(np.full, shape, held), site)
+
+    def _held(self, value: Number, dtype: DType, call: str, site: int) -> float:
+        """`value`, if `dtype` can hold it: whole in a mask, and finite if it is."""
+        exact = self._number(value, call, site)
+        fits = 0 <= exact <= 255 and exact.is_integer() if dtype == uint8 else not _overflows(exact, dtype)
+        if not fits:
+            fact = f"{value!r} is no {dtype}, which holds {'whole numbers 0..255' if dtype == uint8 else _most(dtype)}"
+            self._refuse(site, "bad-parameter", call, fact, "give a value it holds, or another dtype")
+        return exact
 
     def assign(self, dst: Handle, src: Handle) -> Handle:
         """Copy `src` over `dst` (same shape; cast to `dst`'s dtype): state that outlives a scope (ADR-0063)."""
         site = self._site()
+        if not isinstance(dst, Handle):
+            fact = f"dst is a {type(dst).__name__}"
+            self._refuse(site, "bad-parameter", "assign", fact, "pass the handle to overwrite")
         self._use(src, self._pe.math, "assign", site)
         dst = self._result(dst, src.shape, src.dtype, "assign", site)
         return self._math("assign", (src,), dst, ELEMENTWISE["assign"], site)
@@ -135,6 +153,9 @@ class MathOps(Speech):
 
     def softmax(self, x: Handle, axis: int = -1) -> Handle:
         """Softmax along `axis` as its five MATH ops; kept for baselines."""
+        site = self._site()
+        self._use(x, self._pe.math, "softmax", site)
+        self._axis(x, axis, "softmax", site)
         shifted = self.exp(x - self.max(x, axis))
         return shifted / self.sum(shifted, axis)
 
@@ -182,14 +203,19 @@ class MathOps(Speech):
     def _reduce(self, name: str, x: Any, axis: int, out: Handle | None) -> Handle:
         site = self._site()
         self._use(x, self._pe.math, name, site)
-        if not isinstance(axis, int) or not -len(x.shape) <= axis < len(x.shape):
-            fact = f"axis {axis!r} of a handle with {len(x.shape)} axes"
-            self._refuse(site, "bad-parameter", name, fact, "name an axis it has")
-        axis %= len(x.shape)
+        axis = self._axis(x, axis, name, site)
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         out = self._result(out, shape, float32, name, site)
         out.axes = x.axes
         return self._math(name, (x,), out, partial(REDUCTIONS[name], axis=axis), site)
+
+    def _axis(self, x: Handle, given: object, call: str, site: int) -> int:
+        """The axis of `x` that is meant, counted from 0."""
+        axis, axes = whole(given), len(x.shape)
+        if axis is None or not -axes <= axis < axes:
+            fact = f"axis {given!r} of a handle with {axes} axes"
+            self._refuse(site, "bad-parameter", call, fact, f"name an axis it has, {-axes}..{axes - 1}")
+        return axis % axes
 
     def _math(
         self, name: str, sources: tuple[Handle, ...], out: Handle, compute: Callable[..., Any], site: int
@@ -242,6 +268,23 @@ class MathOps(Speech):
             self._refuse(site, "bad-parameter", call, fact, remedy)
         return tuple(max(axis) for axis in zip(*shapes, strict=True))
 
-    def _number(self, value: Any, call: str, site: int) -> None:
+    def _number(self, value: Any, call: str, site: int, remedy: str = "pass a handle or a number") -> float:
+        """`value`, a number that float32 does not make infinite."""
         if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-            self._refuse(site, "bad-parameter", call, f"got a {type(value).__name__}", "pass a handle or a number")
+            self._refuse(site, "bad-parameter", call, f"got a {type(value).__name__}", remedy)
+        exact = float(value) if not isinstance(value, int) or abs(value) < HUGE else float(HUGE)
+        if BEYOND <= abs(exact) < math.inf:
+            shown = f"{exact:.4g}" if abs(exact) < HUGE else "2**1023 or more"
+            fact = f"{shown} is beyond float32, {_most(float32)}"
+            self._refuse(site, "bad-parameter", call, fact, "pass a number it holds")
+        return exact
+
+
+def _overflows(value: float, dtype: DType) -> bool:
+    """Whether the finite `value` becomes infinite in `dtype`."""
+    with np.errstate(over="ignore"):
+        return math.isfinite(value) and not np.isfinite(np.float64(value).astype(dtype))
+
+
+def _most(dtype: DType) -> str:
+    return f"+-{float(finfo(dtype).max):.4g}"  # type: ignore[no-untyped-call]

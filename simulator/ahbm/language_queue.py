@@ -101,6 +101,9 @@ class QueueOps(Speech):
     # How it is done
 
     def _channel(self, call: str, direction: str, site: int, *, outgoing: bool) -> Channel:
+        if not isinstance(direction, str):
+            remedy = "name a direction, such as 'E', then what is sent or its shape"
+            self._refuse(site, "bad-parameter", call, f"direction {direction!r}", remedy)
         found = self._launch.channel(self._kernel, direction, outgoing)
         if not isinstance(found, Channel):
             self._refuse(site, "bad-parameter", call, found, "use an edge of the mesh, or make the chip with ports=")

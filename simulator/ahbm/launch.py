@@ -6,10 +6,11 @@ import functools
 import gc
 import itertools
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from pytest_kernbench.simulator.ahbm.arguments import Call
 from pytest_kernbench.simulator.ahbm.handles import Handle, Pointer
 from pytest_kernbench.simulator.ahbm.ipcq import Channel
 from pytest_kernbench.simulator.ahbm.language import Language
@@ -26,6 +27,8 @@ from pytest_kernbench.simulator.ops.unit import Unit
 
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+
+MAX_CYCLES = 2**31 - 2**26  # an op said then still ends within the 32 bits of a log column
 
 # Spec fields that decide which rows a log has and what they move; the others decide only when.
 DECIDES_ROWS = (
@@ -79,7 +82,7 @@ class Launch:
         self.placement = placement
         self.data = data
         self.replay = replay
-        self.sim = Simulation(schedule, max_cycles=max_cycles, max_ops=max_ops)
+        self.sim = Simulation(schedule, max_cycles=min(max_cycles, MAX_CYCLES), max_ops=max_ops)
         self.log = OpLog()
         self.timing = Timing(chip.spec)
         self.plans: dict[Shape, Plan] = {}
@@ -137,30 +140,30 @@ class Launch:
                 if owner == id(tensor) and self.data:
                     tensor.written[home] = (allocation.filled or not checked, allocation.valid)
 
-    def pointer(self, tensor: Tensor, pe: Pe) -> Pointer:
+    def pointer(self, tensor: Tensor, pe: Pe, tl: Language) -> Pointer:
         """What the program on `pe` receives for `tensor`."""
         home = tensor.home((pe.cube, pe.rank))
         program = home[0] * self.grid[0] + home[1]
         size = math.prod(tensor.shape)
         allocation = self._parts[id(tensor), home]
-        return Pointer(self, allocation, program, self.pes[program].number, size, tensor.dtype, tensor.axes)
+        return Pointer(tl, allocation, program, self.pes[program].number, size, tensor.dtype, tensor.axes)
 
     # Kernels
 
-    def spawn(self, function: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def spawn(self, call: Call) -> None:
         """A kernel a program."""
         for program, pe in enumerate(self.pes):
-            self.sim.spawn(functools.partial(self._body, function, args, kwargs, pe, program), pe.name, program)
+            self.sim.spawn(functools.partial(self._body, call, pe, program), pe.name, program)
 
-    def _body(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pe: Pe, program: int) -> None:
+    def _body(self, call: Call, pe: Pe, program: int) -> None:
         kernel = self.sim.kernels[program]
         tl = Language(self, pe, kernel)
 
         def told(value: Any) -> Any:
-            return self.pointer(value, pe) if isinstance(value, Tensor) else value
+            return self.pointer(value, pe, tl) if isinstance(value, Tensor) else value
 
-        function(*map(told, args), tl=tl, **{name: told(value) for name, value in kwargs.items()})
-        tl._end(self.log.site_id(function.__code__, 0))
+        call.kernel(*map(told, call.args), tl=tl, **{name: told(value) for name, value in call.kwargs.items()})
+        tl._end(self.log.site_id(call.code, 0))
         for observe in self.sim.probes.finish:
             observe(kernel)
 

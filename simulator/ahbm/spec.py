@@ -6,15 +6,21 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
+from pytest_kernbench.simulator.ahbm.arguments import number
 from pytest_kernbench.simulator.errors import LaunchError
 
 
 def _number(default: int, mark: str, reason: str) -> int:
     return field(default=default, metadata={"mark": mark, "source": reason})
 
+
+MOST = 2**31 - 1  # a log column holds 32 bits
+MOST_CYCLES = 10**6
+MOST_PES = 2**14
 
 ISSUE_COSTS = MappingProxyType(
     {"math": 8, "load": 16, "store": 16, "send": 16, "recv": 16, "release": 0, "dot": 16, "composite": 48, "wait": 0}
@@ -25,7 +31,7 @@ ISSUE_COSTS = MappingProxyType(
 class AhbmSpec:
     """Frozen hardware numbers. Cycles are of the PE clock; at 1 GHz a cycle is a nanosecond.
 
-    Raises LaunchError if a number is not positive (costs and latencies may be 0).
+    Raises LaunchError for a number that is out of its bounds; costs and latencies may be 0.
     """
 
     clock_mhz: int = _number(1000, "A", "logic-die range; makes ns equal cycles")
@@ -72,8 +78,15 @@ class AhbmSpec:
             value = getattr(self, each.name)
             if each.name == "issue_costs":
                 object.__setattr__(self, "issue_costs", _costs(value))
-            elif not isinstance(value, int) or isinstance(value, bool) or value < _least(each.name):
-                raise LaunchError(f"spec field {each.name} = {value!r}: wants a whole number >= {_least(each.name)}")
+            else:
+                whole = number(f"spec field {each.name}", value, _least(each.name), _most(each.name))
+                object.__setattr__(self, each.name, whole)
+        pes, slots = self.cubes * self.pes_per_cube, self.ipcq_slots * self.ipcq_slot_bytes
+        if pes > MOST_PES:
+            fact = f"{self.cubes} cubes of {self.pes_per_cube} PEs are {pes} PEs"
+            raise LaunchError(f"spec: {fact}, a chip has {MOST_PES} at most")
+        if slots > MOST:
+            raise LaunchError(f"spec: {self.ipcq_slots} ipcq_slots take {slots} bytes, a direction has {MOST} at most")
 
     @property
     def pes_per_cube(self) -> int:
@@ -89,15 +102,19 @@ def _least(name: str) -> int:
     return 0 if name.endswith("_cycles") and name not in ("dma_run_cycles", "injection_cycles") else 1
 
 
+def _most(name: str) -> int:
+    if name == "hbm_efficiency_percent":
+        return 100
+    if name == "hbm_slice_bytes":
+        return 1 << 40
+    return MOST_CYCLES if name.endswith("_cycles") else MOST
+
+
 def _costs(costs: object) -> MappingProxyType[str, int]:
     """The default costs with those of `costs` in their place; an int sets them all."""
-    given = dict.fromkeys(ISSUE_COSTS, costs) if isinstance(costs, int) else costs
-    if not isinstance(given, (dict, MappingProxyType)):
-        raise LaunchError(f"spec field issue_costs = {costs!r}: wants a number or a mapping of kind to cycles")
-    unknown = sorted(set(given) - set(ISSUE_COSTS))
+    given = costs if isinstance(costs, Mapping) else dict.fromkeys(ISSUE_COSTS, costs)
+    unknown = [kind for kind in given if kind not in ISSUE_COSTS]
     if unknown:
         raise LaunchError(f"spec field issue_costs names {unknown}; the kinds are {', '.join(ISSUE_COSTS)}")
-    wrong = {kind: cost for kind, cost in given.items() if not isinstance(cost, int) or cost < 0}
-    if wrong:
-        raise LaunchError(f"spec field issue_costs has {wrong}: wants whole numbers of cycles >= 0")
-    return MappingProxyType({**ISSUE_COSTS, **given})
+    cycles = {kind: number(f"spec field issue_costs, {kind}", cost, 0, MOST_CYCLES) for kind, cost in given.items()}
+    return MappingProxyType({**ISSUE_COSTS, **cycles})

@@ -10,10 +10,10 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_kernbench.simulator.ahbm import handles
+from pytest_kernbench.simulator.ahbm import arguments, handles
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
 from pytest_kernbench.simulator.engine.loop import Kernel, Token
-from pytest_kernbench.simulator.errors import Hazard, KernelError
+from pytest_kernbench.simulator.errors import Hazard, KernelError, LaunchError
 from pytest_kernbench.simulator.memory.dtypes import DType, dtype_named
 from pytest_kernbench.simulator.memory.scratch import Scratch
 from pytest_kernbench.simulator.memory.space import Region
@@ -65,28 +65,38 @@ class Speech:
     def _refuse(self, site: int, kind: str, call: str, fact: str, remedy: str, ops: tuple[Op, ...] = ()) -> NoReturn:
         """End the run with what was said, where, the fact with both numbers, and what to do."""
         where = self._log.site(site)
-        message = f"tl.{call} of {self._kernel.name} at {where}: {fact}; {remedy}"
+        said = f"tl.{call}" if call.isidentifier() else call
+        message = f"{said} of {self._kernel.name} at {where}: {fact}; {remedy}"
         about = tuple(involved(op, next(iter(op.writes), None), self._log.site(op.site)) for op in ops)
         raise KernelError(Hazard(kind, message, about, replay=self._launch.replay))
+
+    def _refuse_operator(self, said: str, fact: str, remedy: str) -> NoReturn:
+        """Refuse what Python does with a handle or a pointer without a `tl` call."""
+        self._refuse(self._site(), "bad-parameter", said, fact, remedy)
 
     def _found(self, kind: str, message: str) -> None:
         """Note a finding and go on."""
         self._launch.findings.append(Hazard(kind, message, replay=self._launch.replay))
 
-    def _shape(self, site: int, call: str, shape: Any) -> Shape:
-        if isinstance(shape, int):
-            shape = (shape,)
-        if not isinstance(shape, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in shape) or not shape:
-            self._refuse(
-                site, "bad-parameter", call, f"shape {shape!r} is not one", "give a tuple of whole numbers > 0"
-            )
-        return tuple(shape)
+    def _shape(self, site: int, call: str, given: Any) -> Shape:
+        shape = arguments.shape(given)
+        if shape is None:
+            remedy = f"give a tuple of 1 to {arguments.MOST_AXES} whole numbers > 0"
+            self._refuse(site, "bad-parameter", call, f"shape {given!r} is not one", remedy)
+        return shape
+
+    def _strides(self, site: int, call: str, given: Any, shape: Shape) -> Shape:
+        strides = arguments.wholes(given)
+        if strides is None or len(strides) != len(shape) or min(strides) < 0:
+            fact = f"strides {given!r} do not fit shape {shape}"
+            self._refuse(site, "bad-parameter", call, fact, "give one whole number of elements >= 0 an axis")
+        return strides
 
     def _dtype(self, site: int, call: str, dtype: object) -> DType:
         try:
             return dtype_named(dtype)
-        except Exception as error:
-            self._refuse(site, "bad-parameter", call, str(error), "cast to one of these")
+        except LaunchError as error:
+            self._refuse(site, "bad-parameter", call, str(error), "name one of these")
 
     def _block(self, site: int, call: str, pointer: Any, shape: Any, strides: Any) -> Block:
         """The block of HBM that a call names, inside its tensor."""
@@ -94,15 +104,10 @@ class Speech:
             self._refuse(
                 site, "bad-parameter", call, f"got a {type(pointer).__name__}", "pass a pointer: a tensor + elements"
             )
-        if pointer.launch is not self._launch:
+        if pointer.tl._launch is not self._launch:
             self._refuse(site, "bad-parameter", call, f"{pointer!r} is of an earlier run", "use this run's arguments")
         shape = self._shape(site, call, shape)
-        if strides is not None and (
-            len(strides) != len(shape) or not all(isinstance(s, int) and s >= 0 for s in strides)
-        ):
-            fact = f"strides {strides!r} do not fit shape {shape}"
-            self._refuse(site, "bad-parameter", call, fact, "give one whole number of elements an axis")
-        block = Block(pointer, shape, strides)
+        block = Block(pointer, shape, None if strides is None else self._strides(site, call, strides, shape))
         if pointer.offset < 0 or block.last >= pointer.size:
             fact = f"elements {pointer.offset}..{block.last} of {pointer.allocation.name}, which has {pointer.size}"
             self._refuse(

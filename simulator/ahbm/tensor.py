@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from pytest_kernbench.simulator.ahbm import arguments
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.errors import LaunchError
-from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType
+from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType, uint8
+
+if TYPE_CHECKING:
+    from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 
 Program = tuple[int, int]  # (cube, rank in the cube)
 
@@ -21,15 +26,16 @@ class Tensor:
     """
 
     def __init__(
-        self, name: str, shape: tuple[int, ...], dtype: DType, place: str | int, axes: Axes, offset: int, valid: Any
+        self, chip: AhbmChip, name: str, shape: tuple[int, ...], dtype: DType, place: str | int, axes: Axes, offset: int
     ) -> None:
+        self.chip = chip
         self.name = name
         self.shape = shape
         self.dtype = dtype
         self.place = place
         self.axes = axes
         self.offset = offset  # byte of every slice it is in
-        self.valid: Array | int | None = valid if valid is None or isinstance(valid, int) else np.asarray(valid)
+        self.valid: Array | None = None  # of no axis, of ranks, or of cubes and ranks
         self.data: Array | None = None
         self.homes: set[Program] = set()  # where its data has been put
         self.written: dict[
@@ -41,15 +47,41 @@ class Tensor:
         """Bytes of one part."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def give(self, data: Array) -> None:
-        """Take the host's data. Raises LaunchError if its shape does not fit the place."""
+    def limit(self, valid: object) -> None:
+        """Only so many rows mean something. Raises LaunchError unless they are rows the tensor has."""
+        rows = arguments.array(f"tensor {self.name!r}: valid", valid)
+        fits = rows.dtype.kind in "iu" and rows.ndim <= 2 and rows.size > 0
+        if not fits or rows.min() < 0 or rows.max() > self.shape[0]:
+            raise LaunchError(
+                f"tensor {self.name!r}: valid {valid!r} wants rows 0..{self.shape[0]}, a whole number or one a rank or "
+                "(cube, rank)"
+            )
+        self.valid = rows
+
+    def give(self, given: object) -> None:
+        """Take the host's data. Raises LaunchError if its shape does not fit the place, or a value not the dtype."""
+        data = arguments.array(f"tensor {self.name!r}: data", given)
         lead = data.shape[: max(data.ndim - len(self.shape), 0)]
         local = self.place == "local"
         if data.shape[len(lead) :] != self.shape or (len(lead) not in (1, 2) if local else len(lead) != 0):
             part = ", ".join(map(str, self.shape))
             wanted = f"(ranks, {part}) or (cubes, ranks, {part})" if local else f"({part})"
             raise LaunchError(f"tensor {self.name!r}: data is {data.shape}, place {self.place!r} wants {wanted}")
+        if not np.can_cast(data.dtype, self.dtype):
+            self._check_held(data)
         self.data = data[None] if local and len(lead) == 1 else data
+
+    def _check_held(self, data: Array) -> None:
+        """No value becomes another when it is stored: rounding is right, wrapping and overflow are not."""
+        with np.errstate(all="ignore"):
+            held = data.astype(self.dtype)
+            lost = held != data if self.dtype == uint8 else np.isinf(held) & np.isfinite(data)
+        if lost.any():
+            index = tuple(map(int, np.argwhere(lost)[0]))
+            raise LaunchError(
+                f"tensor {self.name!r}: data{list(index)} is {data[index]}, which {self.dtype} makes {held[index]}; "
+                "give values it holds, or another dtype"
+            )
 
     def home(self, program: Program) -> Program:
         """Where the part is that `program` sees."""
@@ -72,9 +104,13 @@ class Tensor:
         """Rows of the part at `home` that mean something."""
         if self.valid is None:
             return self.shape[0]
-        if isinstance(self.valid, int):
-            return self.valid
-        return int(self.valid[home] if self.valid.ndim == 2 else self.valid[home[1]])
+        index = home[2 - self.valid.ndim :]
+        if any(at >= size for at, size in zip(index, self.valid.shape, strict=True)):
+            raise LaunchError(
+                f"tensor {self.name!r}: valid has shape {self.valid.shape}, the launch has rank {home[1]} of cube "
+                f"{home[0]}: launch a smaller grid or give more numbers"
+            )
+        return int(self.valid[index])
 
     def put(self, home: Program, view: Array) -> None:
         """Write the host's data to `view` of the part's memory, poison behind the valid rows."""

@@ -6,7 +6,9 @@ The routers of all cubes form one grid; an edge between two cubes is a UCIe link
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 
+from pytest_kernbench.simulator.ahbm.arguments import is_name, whole, wholes
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.ops.unit import Route, Server
@@ -117,9 +119,12 @@ def mesh_ports(spec: AhbmSpec) -> Ports:
     return ports
 
 
-def ring_ports(order: tuple[int, ...], *, closed: bool = True) -> Ports:
+def ring_ports(order: Sequence[int], *, closed: bool = True) -> Ports:
     """E and W along `order` of PEs; the last one's E is the first one's W if the ring is closed."""
-    pairs = list(itertools.pairwise(order)) + ([(order[-1], order[0])] if closed and len(order) > 1 else [])
+    pes = wholes(order)
+    if pes is None:
+        raise LaunchError(f"ring of {order!r}: wants a sequence of PE numbers")
+    pairs = list(itertools.pairwise(pes)) + ([(pes[-1], pes[0])] if closed and len(pes) > 1 else [])
     ports: Ports = {}
     for pe, peer in pairs:
         ports[pe, "E"] = (peer, "W")
@@ -129,6 +134,9 @@ def ring_ports(order: tuple[int, ...], *, closed: bool = True) -> Ports:
 
 def checked_ports(ports: Ports, pes: int) -> Ports:
     """`ports` if every port's peer names it back. Raises LaunchError otherwise (ADR-0025)."""
+    if not isinstance(ports, Mapping):
+        raise LaunchError(f"ports {ports!r}: wants a mapping of (PE, direction) to (peer PE, direction at the peer)")
+    ports = {_port(end): _port(other) for end, other in ports.items()}
     for (pe, direction), (peer, back) in ports.items():
         if not (0 <= pe < pes and 0 <= peer < pes and pe != peer):
             raise LaunchError(f"port ({pe}, {direction!r}) leads to PE {peer}: PEs are 0..{pes - 1}, and never itself")
@@ -138,3 +146,11 @@ def checked_ports(ports: Ports, pes: int) -> Ports:
                 "a pair of ports must name each other"
             )
     return ports
+
+
+def _port(end: object) -> tuple[int, str]:
+    pe, direction = end if isinstance(end, (tuple, list)) and len(end) == 2 else (None, None)
+    number = whole(pe)
+    if number is None or not isinstance(direction, str) or not is_name(direction):
+        raise LaunchError(f"port {end!r}: wants (PE, direction), a whole number and a string")
+    return number, direction

@@ -9,6 +9,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from pytest_kernbench.simulator.errors import LaunchError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -25,15 +26,20 @@ POISON = 0xFF  # a byte that makes NaN in bfloat16, float16 and float32 alike
 
 def dtype_named(dtype: object) -> DType:
     """`dtype` as a numpy dtype. Raises LaunchError if the device cannot store it."""
-    name = dtype
-    if not isinstance(dtype, str):
-        try:
-            name = np.dtype(dtype).name  # type: ignore[call-overload]
-        except TypeError:
-            name = None
-    if not isinstance(name, str) or name not in STORAGE:
+    name = dtype if isinstance(dtype, str) else _name(dtype)
+    if name not in STORAGE:
         raise LaunchError(f"dtype {dtype!r} is not one the device stores: {', '.join(STORAGE)}")
     return STORAGE[name]
+
+
+def _name(dtype: object) -> str:
+    """numpy's name of a dtype or scalar type, else none."""
+    if not isinstance(dtype, (type, np.dtype)):
+        return ""
+    try:
+        return np.dtype(dtype).name
+    except (TypeError, ValueError):
+        return ""
 
 
 def to_float32(values: Array) -> Array:
