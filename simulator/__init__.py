@@ -15,6 +15,7 @@ if __name__ == "simulator":
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+    from pytest_kernbench.simulator.ahbm.timing import Timing
     from pytest_kernbench.simulator.device import Run
     from pytest_kernbench.simulator.errors import (
         DeadlockError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         SimError,
     )
     from pytest_kernbench.simulator.ops.log import OpLog
+    from pytest_kernbench.simulator.ops.retime import Retimed, retime
 
 __all__ = [
     "AhbmChip",
@@ -37,11 +39,22 @@ __all__ = [
     "LaunchError",
     "LivelockError",
     "OpLog",
+    "Retimed",
     "Run",
     "SimError",
+    "Timing",
+    "retime",
 ]
 
-_HOME = {"AhbmChip": "ahbm.chip", "AhbmSpec": "ahbm.spec", "OpLog": "ops.log", "Run": "device"}
+_HOME = {
+    "AhbmChip": "ahbm.chip",
+    "AhbmSpec": "ahbm.spec",
+    "OpLog": "ops.log",
+    "Retimed": "ops.retime",
+    "Run": "device",
+    "Timing": "ahbm.timing",
+    "retime": "ops.retime",
+}
 
 
 def __getattr__(name: str) -> Any:
