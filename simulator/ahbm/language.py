@@ -116,11 +116,11 @@ class Language(GemmOps, QueueOps, MathOps):
         self._return_slots(len(self._pe.scoped), site)
         for handle in self._pe.scoped.pop():
             if handle.message is not None:
-                where = self._log.site(site)
+                said = next(said for asked, said in self._pe.awaiting if asked is handle)
                 self._found(
                     "recycle-in-flight",
-                    f"tl.scratch_scope of {kernel.name} is left at {where} with a recv_async that was not waited for; "
-                    "wait for it inside the scope",
+                    f"tl.scratch_scope of {kernel.name} is left at {self._log.site(site)} while the recv_async at "
+                    f"{self._log.site(said)} was not waited for; wait for it inside the scope",
                 )
             elif handle.op is not None and self._scratch.in_innermost(handle.allocation):
                 for observe in self._probes.recycle:

@@ -12,7 +12,7 @@ from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.ipcq import Channel, Header
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
 from pytest_kernbench.simulator.memory.dtypes import DType
-from pytest_kernbench.simulator.memory.space import Allocation
+from pytest_kernbench.simulator.memory.space import Allocation, row_major
 from pytest_kernbench.simulator.ops.log import END, START, WIDTH
 from pytest_kernbench.simulator.ops.op import Op
 from pytest_kernbench.simulator.ops.semantics.elementwise import copy
@@ -43,7 +43,7 @@ class QueueOps(Speech):
         header = Header(h.shape, h.dtype)
         op.then = lambda op: channel.deliver_message(message, op, header, op.end)
         if self._data:
-            view = message.space.view(message.lo, h.shape, h.strides, h.dtype)
+            view = message.space.view(message.lo, h.shape, row_major(h.shape, h.dtype.itemsize), h.dtype)
             op.compute, op.sources, op.target = copy, (h.array(),), view
         self._post(op)
         if h.readers is not None:
