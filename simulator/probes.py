@@ -29,7 +29,7 @@ class Observer:
         """`kernel` went on knowing that `op` has ended. The only event that orders anything."""
 
     def recycle(self, kernel: Any, op: Any, site: Any) -> None:
-        """A scope with the target of `op` in it was left at `site`."""
+        """A scope with the target of `op` in it was left at `site`, an id of the log's."""
 
     def end_of_run(self, channels: Any) -> None:
         """Every kernel has returned and every unit is idle; `channels`: the message queues, by first use."""

@@ -124,7 +124,7 @@ class Language(GemmOps, QueueOps, MathOps):
                 )
             elif handle.op is not None and self._scratch.in_innermost(handle.allocation):
                 for observe in self._probes.recycle:
-                    observe(kernel, handle.op, self._log.site(site))
+                    observe(kernel, handle.op, site)
         self._scratch.leave(site)
 
     def _abandon_scope(self) -> None:

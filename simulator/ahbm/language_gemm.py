@@ -134,6 +134,8 @@ class GemmOps(DmaOps):
     def _operand_dtypes(self, a: Handle, b: Block | Handle, call: str, site: int) -> None:
         """Both operands have one dtype, and not that of masks."""
         left, right = a.dtype, b.pointer.dtype if isinstance(b, Block) else b.dtype
+        if left == right and left != uint8:
+            return
         fact = f"a is {left}, b is {right}"
         if uint8 in (left, right):
             self._refuse(site, "bad-parameter", call, fact, "GEMM takes no masks: tl.cast to bfloat16 or float32")

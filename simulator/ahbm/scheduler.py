@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from pytest_kernbench.simulator.ahbm.timing import Timing
 from pytest_kernbench.simulator.engine.loop import Simulation
 from pytest_kernbench.simulator.memory.dtypes import Array, to_float32
@@ -333,14 +334,13 @@ class Scheduler:
         if last:
             op.occupancy += composite.epilogue_cycles
             op.target = composite.out
-        op.compute = lambda: self._start_run(composite, number, last)
-        op.then = lambda _: self._end_run(composite, last)
+        if composite.out is not None and (last or not number):
+            op.compute = lambda: self._compute(composite, number, last)
+        op.then = lambda op: self._end_run(composite, op, last)
         self.gemm.submit(op)
 
-    def _start_run(self, composite: Composite, number: int, last: bool) -> Array | None:
-        composite.run_starts.append(self._sim.now)
-        if composite.out is None:
-            return None
+    def _compute(self, composite: Composite, number: int, last: bool) -> Array | None:
+        """The first run reads what is on chip, the last one has every panel."""
         assert composite.a is not None and composite.b is not None
         if number == 0:
             composite.a = np.array(composite.a)
@@ -349,7 +349,8 @@ class Scheduler:
             return None
         return matmul(composite.a, composite.b, composite.shape.trans_b, composite.steps)
 
-    def _end_run(self, composite: Composite, last: bool) -> None:
+    def _end_run(self, composite: Composite, op: Op, last: bool) -> None:
+        composite.run_starts.append(op.start)
         self.in_flight -= 1
         if last:
             self._end(composite)

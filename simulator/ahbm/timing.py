@@ -5,6 +5,8 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from functools import cache
+
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.ahbm.topology import Topology
 from pytest_kernbench.simulator.ops.unit import Route
@@ -23,6 +25,8 @@ class Timing:
         self.spec = spec
         self.topology = Topology(spec)
         self.stream_depth = spec.stream_depth
+        self.dma = cache(self._dma)  # a tile costs what the tile before it did
+        self.message = cache(self._message)
 
     def issue_cycles(self, name: str) -> int:
         """Cycles the PE's CPU spends to say an op."""
@@ -54,13 +58,13 @@ class Timing:
     def descriptor_cycles(self, runs: int) -> int:
         return self.spec.dma_descriptor_cycles + runs * self.spec.dma_run_cycles
 
-    def dma(self, kind: str, here: int, there: int, runs: int, charged: int) -> tuple[int, Route]:
+    def _dma(self, kind: str, here: int, there: int, runs: int, charged: int) -> tuple[int, Route]:
         """Occupancy of the DMA channel and route of `charged` bytes between PE `here` and the HBM slice of `there`."""
         descriptor = self.descriptor_cycles(runs)
         route = self.topology.route(kind, here, there, charged, descriptor)
         return descriptor + route.serial, route
 
-    def message(self, here: int, there: int, size: int) -> tuple[int, Route]:
+    def _message(self, here: int, there: int, size: int) -> tuple[int, Route]:
         """Occupancy of the IPCQ unit and route of a message of `size` bytes."""
         route = self.topology.route("send", here, there, size, 0)
         return route.serial, route

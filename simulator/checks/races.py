@@ -152,8 +152,8 @@ class RaceChecker(Observer):
         """A scope is left with the target of `op` in it: has its kernel waited for it?"""
         if kernel.known.get(op.pipe.clock.number, 0) < op.epoch:
             first = about(op, op.writes[0], self._log)
-            remedy = REMEDY["recycle-in-flight"]
-            message = f"{first}\n  is still in flight when its tl.scratch_scope is left at {site}; {remedy}"
+            where, remedy = self._log.site(site), REMEDY["recycle-in-flight"]
+            message = f"{first}\n  is still in flight when its tl.scratch_scope is left at {where}; {remedy}"
             self._note(Hazard("recycle-in-flight", message, (first,), replay=self._replay), op.site, -1)
 
     # Findings

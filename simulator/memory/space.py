@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
 from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType
 
 

@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
+
 from pytest_kernbench.simulator.errors import Site
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -15,6 +15,7 @@ NO_REGIONS: tuple[Region, ...] = ()
 class Op(Token):
     """An op in flight: issue <= start <= end. `row` is its row of the log, `key` its place among ties."""
 
+    start = -1
     occupancy = 0
     reads = NO_REGIONS
     writes = NO_REGIONS

@@ -108,6 +108,7 @@ class Unit:
         self._busy = True
         sim = self._sim
         now = sim.now
+        op.start = now
         if op.compute is not None:
             op.result = op.compute(*op.sources)
         extra = self._extra(op.occupancy) if self._extra is not None else 0

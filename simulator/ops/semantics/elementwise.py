@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from pytest_kernbench.simulator.memory.dtypes import Array, to_float32
 
 
