@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pytest_kernbench.simulator.checks.history import History
 
 SIZE = 24
@@ -39,7 +40,7 @@ def story(history: History) -> tuple[list[Any], list[dict[int, int]]]:
     return writes, [piece.reads for piece in pieces for _ in range(piece.lo, piece.hi)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(accesses(), max_size=15))
 def test_random_accesses_leave_the_notes_of_every_byte(said: list[Access]) -> None:
     history, notes = History(), Notes()
@@ -55,6 +56,7 @@ def test_random_accesses_leave_the_notes_of_every_byte(said: list[Access]) -> No
     assert story(history) == (notes.writes, notes.reads)
 
 
+@settings(max_examples=40)
 @given(st.lists(accesses(), max_size=15))
 def test_touch_returns_what_is_noted_inside_and_nothing_outside(said: list[Access]) -> None:
     history, notes = History(), Notes()

@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pytest_kernbench.simulator.memory.dtypes import bfloat16, float16, float32, uint8
 from pytest_kernbench.simulator.memory.space import Allocation, Space, covers, describe, row_major
 
@@ -25,12 +26,14 @@ def blocks(draw: st.DrawFn) -> tuple[Shape, Shape, int]:
     return shape, tuple(draw(st.integers(0, 12)) * itemsize for _ in shape), itemsize
 
 
+@settings(max_examples=60)
 @given(blocks())
 def test_covers_is_the_bytes_of_the_elements(block: tuple[Shape, Shape, int]) -> None:
     ranges = covers(*block)
     assert {byte for lo, hi in ranges for byte in range(lo, hi)} == bytes_of(*block)
 
 
+@settings(max_examples=60)
 @given(blocks())
 def test_covers_is_in_order_and_merged(block: tuple[Shape, Shape, int]) -> None:
     """So its length is the number of contiguous runs, and the sum of its sizes the number of bytes."""
@@ -55,6 +58,7 @@ def test_covers_of_blocks_that_kernels_use(shape: Shape, strides: Shape, runs: t
     assert covers(shape, strides, 2) == runs
 
 
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple), st.sampled_from(["u1", "f2", "f4"]))
 def test_row_major_is_what_numpy_does(shape: Shape, dtype: str) -> None:
     assert row_major(shape, np.dtype(dtype).itemsize) == np.empty(shape, dtype).strides
@@ -82,6 +86,7 @@ def test_a_view_is_the_memory_itself() -> None:
     assert space.bytes(64)[24:].tolist() == [255] * 40
 
 
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 4096), min_size=1, max_size=6))
 def test_growing_keeps_what_was_written_and_poisons_the_rest(asked: list[int]) -> None:
     space, written = Space(0, "HBM", 4096), {}

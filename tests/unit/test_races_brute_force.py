@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from pytest_kernbench.simulator.ops.log import OpLog, Row
 
 BLOCK = "(2, 4)"  # 32 bytes; of a tensor of 64 bytes it may start at element 0, 4 or 8
@@ -190,14 +191,14 @@ def found_by_the_checker(outcome: Any) -> set[Finding]:
 FIXTURE_IS_A_FUNCTION = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=FIXTURE_IS_A_FUNCTION)
+@settings(max_examples=20, deadline=None, suppress_health_check=FIXTURE_IS_A_FUNCTION)
 @given(programs(), st.sampled_from(["model", "late"]))
 def test_findings_are_the_unordered_pairs_of_latest_accesses(launch: Any, source: str, schedule: str) -> None:
     outcome = play(launch, source, schedule)
     assert found_by_the_checker(outcome) == latest_races(outcome.log)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=FIXTURE_IS_A_FUNCTION)
+@settings(max_examples=20, deadline=None, suppress_health_check=FIXTURE_IS_A_FUNCTION)
 @given(programs())
 def test_a_program_has_findings_if_and_only_if_some_pair_is_unordered(launch: Any, source: str) -> None:
     outcome = play(launch, source, "model")

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pytest_kernbench.simulator.engine.loop import Simulation, Token
 from pytest_kernbench.simulator.engine.schedule import Schedule
 from pytest_kernbench.simulator.errors import LivelockError
@@ -15,6 +16,7 @@ def sim() -> Simulation:
     return Simulation(Schedule())
 
 
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
 def test_callbacks_run_by_cycle_then_key_then_order_of_scheduling(calls: list[tuple[int, int]]) -> None:
     sim, seen = Simulation(Schedule()), []
