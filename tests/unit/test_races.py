@@ -242,3 +242,23 @@ def test_a_run_without_data_has_the_same_findings(launch: Any, kernel: Any) -> N
     kind, grid, _ = MATRIX[kernel]
     given = {"x": X, "w": (W, 0), "o": ((4, 64), "float32")}
     assert launch(structure, **given, grid=grid, spec={"ipcq_slots": 2}, data=False).kinds == [kind]
+
+
+@pytest.mark.parametrize("schedule", ["model", "late"])
+def test_a_credit_that_is_still_to_come_teaches_nobody(launch: Any, schedule: str) -> None:
+    """A slot goes home when its reader has ended; a send said after the scope, and over before, knows nothing of it."""
+
+    def kernel(x: Any, w: Any, o: Any, *, tl: Any) -> None:
+        if tl.program_id(0) == 0:
+            tl.wait(tl.send("E", tl.load(w, (64, 64))))
+            tl.recv("E", (1, 1))
+            return
+        z, y = tl.wait(tl.zeros((1, 1))), tl.empty((64, 64))
+        another = tl.trans(tl.trans(y))
+        with tl.scratch_scope():
+            tl.exp(tl.recv("W", (64, 64)), out=y)
+        tl.wait(tl.send("W", z))
+        tl.wait(tl.store(o, another))
+
+    outcome = launch(kernel, x=X, w=(TOP, 0), o=((64, 64), "float32"), grid=2, schedule=schedule)
+    assert outcome.kinds == ["race-raw"]
