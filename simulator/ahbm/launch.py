@@ -153,7 +153,7 @@ class Launch:
     def spawn(self, call: Call) -> None:
         """A kernel a program."""
         for program, pe in enumerate(self.pes):
-            self.sim.spawn(functools.partial(self._body, call, pe, program), pe.name, program)
+            self.sim.spawn(functools.partial(self._body, call, pe, program), pe.name, program, pe.number)
 
     def _body(self, call: Call, pe: Pe, program: int) -> None:
         kernel = self.sim.kernels[program]

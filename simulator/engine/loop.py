@@ -79,9 +79,9 @@ class Simulation:
     def at(self, cycle: int, key: int, callback: Callable[[Any], None], argument: Any) -> None:
         heapq.heappush(self._heap, (cycle, key, self._pushed(), callback, argument))
 
-    def spawn(self, function: Callable[[], None], name: str, program: int) -> Kernel:
-        """A kernel that starts at cycle 0."""
-        kernel = Kernel(self, function, name, program)
+    def spawn(self, function: Callable[[], None], name: str, program: int, place: int | None = None) -> Kernel:
+        """A kernel that starts at cycle 0. Ties go to the lower `place`, which is its program if not given."""
+        kernel = Kernel(self, function, name, program, program if place is None else place)
         self.kernels.append(kernel)
         for observe in self.probes.spawn:
             observe(kernel)
@@ -105,8 +105,10 @@ class Simulation:
                 unit.step()
             if self.sleeping:
                 raise DeadlockError(self._stuck("deadlock", "nothing is left to happen"))
-        finally:
-            self._end_kernels()
+        except BaseException as error:
+            for note in self._end_kernels():
+                error.add_note(note)
+            raise
 
     def stop_endless(self, kernel: Kernel, site: Site) -> NoReturn:
         """`kernel` has said more, or gone further, than the run may."""
@@ -126,13 +128,19 @@ class Simulation:
     def _stuck(self, kind: str, fact: str) -> Hazard:
         return Hazard(kind, f"at cycle {self.now} {fact}\n" + describe_sleepers(self.sleeping, self.kernels))
 
-    def _end_kernels(self) -> None:
+    def _end_kernels(self) -> list[str]:
+        """End what still runs; return what there is to say about it."""
         self._closing = True
+        failed: list[Exception] = []
         # In spawn order and now, so that `finally` blocks of a kernel do not run at garbage collection.
         for kernel in self.kernels:
-            kernel.kill()
+            try:
+                kernel.kill()
+            except Exception as error:  # whatever the author's `finally` raised; it must not hide why the run ended
+                failed.append(error)
         self.sleeping.clear()
         self._heap.clear()
+        return [f"while {len(failed)} kernels were ended, the first of them raised {error!r}" for error in failed[:1]]
 
 
 class Kernel:
@@ -142,11 +150,11 @@ class Kernel:
     is posted to the loop at the cycle it was said, so the loop never sees it early.
     """
 
-    def __init__(self, sim: Simulation, function: Callable[[], None], name: str, program: int) -> None:
+    def __init__(self, sim: Simulation, function: Callable[[], None], name: str, program: int, place: int) -> None:
         self.sim = sim
         self.name = name
         self.program = program
-        self.key = program << 40
+        self.key = place << 40
         self.now = 0
         self.known: Any = None  # belongs to the race checker
         self._greenlet = greenlet(function)

@@ -133,7 +133,7 @@ class Scheduler:
 
 
 class Replay:
-    """One replay: callbacks in order of (cycle, program, row), of which no two are the same.
+    """One replay: callbacks in order of (cycle, PE, row), of which no two are the same.
 
     An end is known as soon as nothing can change it any more, which may be long before its cycle.
     """
@@ -175,7 +175,7 @@ class Replay:
         return f"retime: {first} is the first of {self.end.count(NONE)} that never end: give the log of a finished run"
 
     def _at(self, cycle: int, row: int, callback: Callable[[Any], None], argument: Any) -> None:
-        heappush(self._heap, (cycle, self.rows["program"][row], row, callback, argument))
+        heappush(self._heap, (cycle, self.log.pes[self.rows["program"][row]], row, callback, argument))
 
     def _know(self, need: Need, end: int) -> None:
         self._known[need] = end
