@@ -56,19 +56,18 @@ def fan_out(mine: State, state: State, rank: int, pes: tuple[int, ...], mesh: Me
     """Pass everyone's m, l, O along the chain both ways, folding what comes by into `state`."""
     right = direction(pes[rank], pes[rank + 1], mesh) if rank + 1 < len(pes) else None
     left = direction(pes[rank], pes[rank - 1], mesh) if rank else None
-    going_right, going_left = mine, mine
+    going_right: State | None = mine
+    going_left: State | None = mine
     for step in range(1, len(pes)):
         with tl.region("fan-out"):
-            sent = pass_on(going_right, right, rank - step + 1 >= 0, tl)
-            sent += pass_on(going_left, left, rank + step - 1 < len(pes), tl)
-            tl.wait(*sent)
+            tl.wait(*pass_on(going_right, right, tl), *pass_on(going_left, left, tl))
             going_right = take_in(state, left, rank - step >= 0, tl)
             going_left = take_in(state, right, rank + step < len(pes), tl)
 
 
-def pass_on(triple: State | None, side: str | None, arrived: bool, tl: Any) -> list[Any]:
-    """Send `triple` to the neighbour at `side`, if there is one and it has come this far."""
-    if side is None or not arrived or triple is None:
+def pass_on(triple: State | None, side: str | None, tl: Any) -> list[Any]:
+    """Send `triple` to the neighbour at `side`, if there is one and anything to pass on."""
+    if side is None or triple is None:
         return []
     return [tl.send(side, part) for part in triple]
 
@@ -77,10 +76,10 @@ def take_in(state: State, side: str | None, comes: bool, tl: Any) -> State | Non
     """Receive a triple from the neighbour at `side`, if one comes, fold it, and keep a copy to pass on."""
     if side is None or not comes:
         return None
-    kept = tuple(tl.empty(part.shape) for part in state)
+    m, l, o = (tl.empty(part.shape) for part in state)
     with tl.scratch_scope():
         received = tuple(tl.recv(side, part.shape, part.dtype) for part in state)
-        for copy, part in zip(kept, received, strict=True):
+        for copy, part in zip((m, l, o), received, strict=True):
             tl.assign(copy, part)
         merge(state, received, tl)
-    return kept
+    return m, l, o

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pytest_kernbench.kernels.ahbm.placement import tree
 from pytest_kernbench.kernels.reference.bounds import (
     Decode,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from pytest_kernbench.simulator.errors import DeadlockError, LivelockError
 
 X = np.ones((4, 4), np.float32)

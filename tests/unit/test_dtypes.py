@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.memory.dtypes import bfloat16, dtype_named, float16, float32, to_float32, uint8
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from greenlet import getcurrent, greenlet
+
 from pytest_kernbench.simulator.errors import DeadlockError, KernelError, LivelockError
 
 X = np.arange(16, dtype=np.float32).reshape(4, 4)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pytest_kernbench.kernels.ahbm.placement import owner, slot, token_of, valid_len, writes_next
 
 GROUPS = range(1, 9)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pytest_kernbench.kernels.reference.attention import (
     ErrorModel,
     attention,

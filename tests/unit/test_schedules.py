@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 
 RNG = np.random.default_rng(1)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from pytest_kernbench.simulator.memory.scratch import ALIGNMENT, Scratch
 from pytest_kernbench.simulator.memory.space import Space
 

@@ -5,6 +5,7 @@ from math import ceil, log2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pytest_kernbench.kernels.ahbm.placement import GRAY_SIDES, Mesh, Tree, direction, opposite, placement, tree
 
 GRAY_MESHES = [(rows, cols) for rows in GRAY_SIDES for cols in GRAY_SIDES]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from pytest_kernbench.simulator.ops.log import OpLog, Row
 
 X = np.arange(1024, dtype=np.float32).reshape(32, 32)
