@@ -1,0 +1,98 @@
+"""Results as a table and as JSON: medians of ratios, held against targets. No clock and no simulator here.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import linear_regression, median
+from typing import Any
+
+HEADINGS = ("row", "work", "measured (min..max)", "target", "met", "absolute")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`value` of `unit` at most, or at least; "T" is the unit of time, "x" a plain ratio."""
+
+    value: float
+    unit: str = "x"
+    at_most: bool = True
+
+    def met_by(self, measured: float) -> bool:
+        return measured <= self.value if self.at_most else measured >= self.value
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.at_most else '>='} {amount(self.value, self.unit)}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table. `met` is None where nothing was promised or nothing was measured."""
+
+    row: int
+    work: str
+    samples: tuple[float, ...]
+    unit: str = "x"
+    target: str = ""
+    met: bool | None = None
+    absolute: str = ""
+
+    @property
+    def measured(self) -> float | None:
+        return median(self.samples) if self.samples else None
+
+
+def against(row: int, work: str, samples: Iterable[float], target: Target, absolute: str = "") -> Result:
+    """A result whose median meets `target` or not."""
+    values = tuple(samples)
+    return Result(row, work, values, target.unit, str(target), target.met_by(median(values)), absolute)
+
+
+def not_run(row: int, work: str, target: Target, why: str) -> Result:
+    return Result(row, work, (), target.unit, str(target), None, f"not run: {why}")
+
+
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+    """The slope of log time over log size: 1 where twice the size takes twice the time."""
+    return linear_regression([math.log(size) for size in sizes], [math.log(time) for time in times]).slope
+
+
+def figure(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:.0f}" if value == 0 or abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+def amount(value: float, unit: str) -> str:
+    return f"{value:g}{unit}" if unit == "x" else f"{value:g} {unit}".rstrip()
+
+
+def spread(samples: Sequence[float], unit: str = "") -> str:
+    """Median (min..max) with the unit after the median; the range is left out where there is none."""
+    if not samples:
+        return "-"
+    middle = figure(median(samples)) + (unit if unit in ("x", "") else f" {unit}")
+    low, high = figure(min(samples)), figure(max(samples))
+    return middle if low == high else f"{middle} ({low}..{high})"
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    met = {None: "-", True: "yes", False: "NO"}[result.met]
+    measured = spread(result.samples, result.unit)
+    return (str(result.row), result.work, measured, result.target or "-", met, result.absolute)
+
+
+def table(results: Iterable[Result]) -> str:
+    """A Markdown table with its columns aligned."""
+    lines = [HEADINGS, *(cells(result) for result in results)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    padded = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([padded[0], rule, *padded[1:]])
+
+
+def as_json(results: Iterable[Result], about: dict[str, Any]) -> dict[str, Any]:
+    return {**about, "results": [{**asdict(result), "measured": result.measured} for result in results]}
