@@ -311,3 +311,15 @@ def test_a_writeback_is_not_over_when_a_later_product_is(launch: Any) -> None:
         tl.wait(first)
 
     assert launch(kernel, a=a, b=b, o=((8, 64), "float32")).kinds == ["race-raw"]
+
+
+@pytest.mark.parametrize("schedule", ["model", "late"])
+def test_nothing_waits_for_a_composite_by_itself_through_no_view_of_it(launch: Any, schedule: str) -> None:
+    a, b, _ = arrays(8, 64, 64, False)
+
+    def kernel(a: Any, b: Any, *, tl: Any) -> None:
+        c = tl.composite("gemm", tl.load(a, (8, 64)), tl.ref(b, (64, 64)), trans_b=False)
+        tl.exp(tl.trans(c))
+        tl.wait(c)
+
+    assert launch(kernel, a=a, b=b, schedule=schedule).kinds == ["race-raw"]

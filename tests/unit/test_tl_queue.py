@@ -301,6 +301,21 @@ def test_an_exit_gives_a_slot_back_when_its_readers_have_ended_and_does_not_bloc
     assert outcome.row("drain").after == reader.index
 
 
+def test_a_slot_is_given_back_when_the_last_reader_of_every_unit_has_ended(launch: Any) -> None:
+    """MATH reads it first and ends last."""
+
+    def receive(x: Any, o: Any, tl: Any) -> None:
+        for _ in range(9):
+            tl.zeros((64, 64))
+        with tl.scratch_scope():
+            h = tl.recv("W", (8, 64))
+            tl.exp(h)
+            tl.wait(tl.store(o, h))
+
+    outcome = launch(between(send_once, receive), x=X, o=OUT, grid=2)
+    assert outcome.row("store").end < outcome.row("exp").end == outcome.row("credit").start
+
+
 def test_a_release_at_once_while_a_unit_still_reads_is_a_race(launch: Any) -> None:
     def receive(x: Any, o: Any, tl: Any) -> None:
         h = tl.recv("W", (8, 64))
