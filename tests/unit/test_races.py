@@ -262,3 +262,25 @@ def test_a_credit_that_is_still_to_come_teaches_nobody(launch: Any, schedule: st
 
     outcome = launch(kernel, x=X, w=(TOP, 0), o=((64, 64), "float32"), grid=2, schedule=schedule)
     assert outcome.kinds == ["race-raw"]
+
+
+@pytest.mark.parametrize("schedule", ["model", "late"])
+def test_a_credit_says_nothing_of_another_that_is_still_to_come(launch: Any, schedule: str) -> None:
+    """Two slots go home at one exit, the first when its store has ended: the second's credit comes before it."""
+
+    def kernel(x: Any, w: Any, o: Any, *, tl: Any) -> None:
+        if tl.program_id(0) == 0:
+            h, z = tl.load(w, (64, 64)), tl.wait(tl.zeros((1, 1)))
+            tl.send("E", h), tl.send("E", z)
+            tl.wait(tl.send("E", z))
+            tl.wait(tl.load(o, (64, 64)))
+        elif tl.program_id(0) == 1:
+            with tl.scratch_scope():
+                large, _ = tl.recv("W", (64, 64)), tl.recv("W", (1, 1))
+                stored = tl.store(o, large)
+            tl.recv("W", (1, 1))
+            tl.wait(stored)
+
+    given = {"x": X, "w": (TOP, 0), "o": ((64, 64), "float32", 7), "spec": {"ipcq_slots": 2}}
+    outcome = launch(kernel, **given, grid=8, schedule=schedule)
+    assert "race-raw" in outcome.kinds
