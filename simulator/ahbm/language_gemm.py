@@ -157,7 +157,7 @@ class GemmOps(DmaOps):
             if name == "scale":
                 self._number(operands[0], "composite", site, "scale takes a number")  # type: ignore[attr-defined]
             elif operands:
-                self._use(operands[0], self._pe.gemm, "composite", site)
+                self._use(operands[0], self._pe.gemm, f"composite (epilogue {name})", site)
                 wanted = (1, n) if name == "bias" else (m, n)
                 if operands[0].shape != wanted:
                     fact = f"epilogue {name} is {operands[0].shape}, the result {(m, n)}"

@@ -166,7 +166,7 @@ class QueueOps(Speech):
             "credit", channel.credit_unit, site, (), h.regions, size=size, charged=size, peer=sender.program,
             message=h.number,
         )  # fmt: skip
-        op.after = after
+        op.after, op.pipe = after, None
         op.occupancy, op.route = self._timing.message(self._pe.number, self._launch.pe_of(sender), size)
         slot = h.allocation
         op.then = lambda op: channel.deliver_credit(slot, op, op.end)

@@ -67,6 +67,9 @@ class RaceChecker(Observer):
         kernel.known = NOTHING
 
     def wake(self, kernel: Any, op: Any) -> None:
+        if op.pipe is None:
+            kernel.known = join(kernel.known, op.known)
+            return
         number = op.pipe.clock.number
         if kernel.known.get(number, 0) >= op.epoch:
             return  # a pipe's knowledge only grows, so the kernel has this too
@@ -92,6 +95,9 @@ class RaceChecker(Observer):
     # Accesses
 
     def issue(self, op: Any) -> None:
+        if op.pipe is None:
+            self._hand_over(op)
+            return
         clock = self._tick(op.pipe, op)
         if op.streamed:
             stream = self._tick(op.stream, op)
@@ -103,6 +109,24 @@ class RaceChecker(Observer):
             self._read(op, clock, region)
         for region in op.writes:
             self._write(op, clock, region)
+
+    def _hand_over(self, op: Any) -> None:
+        """Bytes are given to somebody else, by an op that is in order with no other: who takes them knows what it knows.
+
+        A credit may wait for readers of its slot while later ones go home, so it has a place in no pipe's clock.
+        """
+        clock = Clock(0)
+        clock.known = op.kernel.known
+        for earlier in op.after:
+            clock.known = join(clock.known, {**earlier.known, earlier.pipe.clock.number: earlier.epoch})
+        op.known = clock.known
+        for allocation, lo, hi in op.writes:
+            history = allocation.space.touched or self._history(allocation.space)
+            pieces = history.touch(lo, hi)
+            for piece in pieces:
+                self._check_write("race-waw", piece, (0, 0, op, allocation), clock)
+                self._check_reads(piece, (0, 0, op, allocation), clock)
+            history.replace(lo, hi, pieces, None)  # in order with all that was, or reported just now
 
     def _history(self, space: Any) -> History:
         found: History = History()

@@ -38,7 +38,7 @@ class Op(Token):
         self.name = name
         self.kernel = kernel
         self.unit = unit
-        self.pipe = unit  # whose ops it is in order with
+        self.pipe: Any = unit  # whose ops it is in order with; None: with nobody's
         self.key = key
         self.row = row
         self.site = site
