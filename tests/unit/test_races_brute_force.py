@@ -79,6 +79,8 @@ class Touch(NamedTuple):
 
 def pipe_of(row: Row) -> tuple[int, str]:
     """Rows of a pipe are in order. A composite is in GEMM's; its panels and its writeback have pipes of their own."""
+    if row.name == "credit":
+        return row.index, "no pipe: it goes home when its readers have ended"
     return row.program, {"composite": "GEMM", "panel": "STREAM", "writeback": "BACK"}.get(row.name, row.unit)
 
 

@@ -68,10 +68,10 @@ EPILOGUES: dict[str, tuple[Any, str]] = {
     "scale by a truth": ((("scale", True),), "scale got a bool number"),
     "scale by too much": ((("scale", 10**400),), "float32"),
     "scale by a handle": (lambda h: (("scale", h),), "scale got a Handle number"),
-    "bias by a number": ((("bias", 2.0),), "got a float handle"),
+    "bias by a number": ((("bias", 2.0),), "bias got a float handle"),
     "bias of all rows": (lambda h: (("bias", h),), "bias (4, 6) (1, 6)"),
     "relu of something": (lambda h: (("relu", h),), "epilogue relu"),
-    "add of a number": ((("add", 1.0),), "got a float handle"),
+    "add of a number": ((("add", 1.0),), "add got a float handle"),
 }
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_epilogue_is_refused(refusal: Any, steps: Any, said: str) -> Non
     def call(tl: Any, p: Any, a: Any, b: Any, s: Any) -> None:
         gemm(tl, a, b, epilogue=steps(tl.zeros((4, 6))) if callable(steps) else steps)
 
-    refused(refusal, call, f"tl.composite {said}")
+    refused(refusal, call, f"composite {said}")
 
 
 @pytest.mark.parametrize("kind", ["softmax", "GEMM", "", None, 5, [], np.zeros(3)], ids=repr)
