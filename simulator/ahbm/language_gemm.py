@@ -12,7 +12,8 @@ import numpy as np
 
 from pytest_kernbench.simulator.ahbm.handles import Axes, Block, Handle, Pointer
 from pytest_kernbench.simulator.ahbm.language_dma import DmaOps
-from pytest_kernbench.simulator.ahbm.scheduler import Composite, CompositeOp, Shape
+from pytest_kernbench.simulator.ahbm.plan import Shape
+from pytest_kernbench.simulator.ahbm.scheduler import Composite, CompositeOp
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
 from pytest_kernbench.simulator.memory.dtypes import float32, uint8
 from pytest_kernbench.simulator.memory.space import Region

@@ -14,7 +14,8 @@ from pytest_kernbench.simulator.ahbm.arguments import Call
 from pytest_kernbench.simulator.ahbm.handles import Handle, Pointer
 from pytest_kernbench.simulator.ahbm.ipcq import Channel
 from pytest_kernbench.simulator.ahbm.language import Language
-from pytest_kernbench.simulator.ahbm.scheduler import Plan, Scheduler, Shape
+from pytest_kernbench.simulator.ahbm.plan import Plan, Shape
+from pytest_kernbench.simulator.ahbm.scheduler import Scheduler
 from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.timing import Timing
 from pytest_kernbench.simulator.engine.loop import Kernel, Simulation

@@ -111,7 +111,7 @@ class RaceChecker(Observer):
             self._write(op, clock, region)
 
     def _hand_over(self, op: Any) -> None:
-        """Bytes are given to somebody else, by an op that is in order with no other: who takes them knows what it knows.
+        """Bytes are given away by an op that is in order with no other: who takes them knows what it knows.
 
         A credit may wait for readers of its slot while later ones go home, so it has a place in no pipe's clock.
         """
