@@ -93,8 +93,7 @@ class Reading:
         self._depth.append(0 if parent == NONE else self._depth[parent] + 1)
         group = (program, cells[columns.NAME], cells[columns.REGION])
         self._order.append(self._said[group])
-        if parent == NONE:
-            self._said[group] += 1
+        self._said[group] += 1
         if cells[columns.MESSAGE] != NONE and self.log.names.values[cells[columns.NAME]].startswith("recv"):
             self._received[program, cells[columns.PEER]] = cells[columns.MESSAGE]
         operands, offsets = self._touched(cells)

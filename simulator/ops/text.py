@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pytest_kernbench.simulator.ops import folding
-from pytest_kernbench.simulator.ops.critical import critical_path, total_cycles
+from pytest_kernbench.simulator.ops.critical import BLOCKING, critical_path, total_cycles
 from pytest_kernbench.simulator.ops.entries import (
     Affine,
     Entry,
@@ -26,7 +26,7 @@ from pytest_kernbench.simulator.ops.entries import (
     spans,
 )
 from pytest_kernbench.simulator.ops.folding import Item, Loop, Numbers, Part, Rows, leaves, without_numbers
-from pytest_kernbench.simulator.ops.log import OpLog
+from pytest_kernbench.simulator.ops.log import OpLog, Selection
 
 VERSION = 1
 LETTERS = "ijklmnopqrstuvwxyz"  # no hexadecimal digit among them
@@ -82,24 +82,18 @@ def _unit_lines(log: OpLog) -> Iterator[str]:
     everything = log.all
     for unit in sorted(log.units.values):
         rows = everything.where(unit=unit)
-        if unit == "CPU":
-            waits = rows.where(name=("wait", "recv"))
-            yield f"CPU     {len(rows)} ops  blocked {(waits.end - waits.start).sum()}"
-        elif unit == "SCHED":
-            yield f"SCHED   {len(rows)} ops"
-        elif len(rows):
-            moved = [
-                f"{name} {value}"
-                for name, value in (
-                    ("bytes", int(rows.bytes.sum())),
-                    ("charged", int(rows.charged.sum())),
-                    ("work", int(rows.work.sum())),
-                )
-                if value
-            ]
-            yield "  ".join(
-                [f"{quoted(unit):<6}", f"{len(rows)} ops", f"busy {int((rows.free - rows.start).sum())}", *moved]
-            )
+        if len(rows):
+            yield "  ".join([f"{quoted(unit):<6}", f"{len(rows)} ops", *_sums(unit, rows)])
+
+
+def _sums(unit: str, rows: Selection) -> Iterator[str]:
+    if unit == "CPU":
+        waits = rows.where(name=tuple(BLOCKING))
+        yield f"blocked {(waits.end - waits.start).sum()}"
+    elif unit != "SCHED":
+        yield f"busy {(rows.free - rows.start).sum()}"
+        sums = {"bytes": rows.bytes.sum(), "charged": rows.charged.sum(), "work": rows.work.sum()}
+        yield from (f"{name} {value}" for name, value in sums.items() if value)
 
 
 def _path_lines(log: OpLog) -> Iterator[str]:

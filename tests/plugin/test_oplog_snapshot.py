@@ -3,11 +3,13 @@
 The project's kernel loads, computes and stores; `EDIT` is how its author changes it afterwards.
 """
 
+import importlib
 from pathlib import Path
 
 import pytest
 
 import pytest_kernbench.simulator.ahbm.chip  # noqa: F401  (numpy cannot be imported anew in each inner run)
+from pytest_kernbench import snapshots
 
 KERNEL = """
 def double(x, o, *, tl):
@@ -96,6 +98,7 @@ def test_a_mismatch_names_the_first_differing_op_and_what_to_do(project: pytest.
             "E *accept:   pytest test_it.py::test_double --snapshot-update",
             "E *verifies: ADR-0099#11.2",
             "E *timing: first difference (line 3): cycles 170 -> 206",
+            "2 snapshots failed.",
         ]
     )
 
@@ -214,6 +217,23 @@ def test_without_syrupy_the_fixture_says_what_is_missing(project: pytest.Pyteste
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["oplog_snapshot keeps its goldens with the plugin syrupy, which is switched off: *"])
+
+
+def test_an_error_while_writing_is_no_mismatch(project: pytest.Pytester, goldens: Path) -> None:
+    (project.path / "__snapshots__").write_text("a file in the place of the folder")
+
+    result = run(project, "--snapshot-update")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*no golden yet*")
+
+
+def test_the_extension_is_found_under_the_name_it_gives() -> None:
+    extension = snapshots.OpLogExtension
+
+    assert getattr(importlib.import_module(extension.__module__), extension.__qualname__) is extension
+    with pytest.raises(AttributeError, match="has no attribute 'AmberExtension'"):
+        _ = snapshots.AmberExtension
 
 
 def test_a_plain_syrupy_assertion_shows_the_same_first_line(project: pytest.Pytester, goldens: Path) -> None:
