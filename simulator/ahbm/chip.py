@@ -113,6 +113,7 @@ class AhbmChip:
         for space in self._hbm.values():  # outlives the run: the next one's races start anew
             space.touched = None
         launch.place(tensors)
+        launch.log.header = _header(call, launch)
         launch.spawn(call)
         launch.go()
         launch.keep(tensors, bool(check))
@@ -176,6 +177,19 @@ class AhbmChip:
                 f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched"
             )
         return np.array(self.view(tensor, space))
+
+
+def _header(call: arguments.Call, launch: Launch) -> dict[str, str]:
+    """What defines the run, for the first lines of its goldens: nothing that changes by itself, nor any cost."""
+    ranks, cubes = launch.grid
+    header = {"device": "ahbm", "kernel": call.name, "grid": str(ranks) if cubes == 1 else f"{ranks}x{cubes}"}
+    if launch.placement != tuple(range(ranks)):
+        header["placement"] = ",".join(map(str, launch.placement))
+    for value in (*call.args, *call.kwargs.values()):
+        if isinstance(value, Tensor):
+            header[value.name] = f"{'x'.join(map(str, value.shape))} {value.dtype} at {value.place}"
+    numbers = {name: value for name, value in call.kwargs.items() if isinstance(value, (bool, int, float))}
+    return header | {name: repr(value) for name, value in numbers.items()}
 
 
 def _grid(spec: AhbmSpec, grid: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -38,6 +38,9 @@ DECIDES_ROWS = (
 )  # fmt: skip
 
 
+UNITS = ("CPU", "SCHED", "DMA_R", "DMA_W", "GEMM", "MATH", "IPCQ.N", "IPCQ.S", "IPCQ.W", "IPCQ.E")
+
+
 class Pe:
     """A PE that runs a program: where it is, its units, its scratch, and what its kernel holds."""
 
@@ -85,6 +88,10 @@ class Launch:
         self.replay = replay
         self.sim = Simulation(schedule, max_cycles=min(max_cycles, MAX_CYCLES), max_ops=max_ops)
         self.log = OpLog()
+        for unit in UNITS:  # asking a log for one that was idle is not a mistake
+            self.log.units.id(unit)
+        self.log.labels.id("scratch")
+        self.log.labels.id("slot")
         self.timing = Timing(chip.spec)
         self.plans: dict[Shape, Plan] = {}
         self.findings: list[Hazard] = []

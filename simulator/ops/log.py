@@ -207,7 +207,7 @@ class Selection:
 
         `name`, `unit`, `region` take a string or several; a unit is named whole or by its first part ("DMA" is DMA_R
         and DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. Any other
-        column takes a number or several.
+        column takes a number or several. Raises ValueError if the run has none of the units or tensors.
         """
         keep = np.ones(len(self.index), bool)
         for condition, wanted in conditions.items():
@@ -218,15 +218,25 @@ class Selection:
         if condition in ("tensor", "reads", "writes"):
             return self._touches(condition, wanted)
         if condition in ("name", "unit", "region"):
-            values = getattr(self.log, condition + "s").values
-            named = _unit_named if condition == "unit" else str.__eq__
-            ids = [id for id, value in enumerate(values) if any(named(value, want) for want in wanted)]
-            return np.isin(getattr(self, condition), ids)
+            return np.isin(getattr(self, condition), self._ids(condition, wanted))
         return np.isin(getattr(self, condition), list(wanted))
+
+    def _ids(self, condition: str, wanted: Any) -> list[int]:
+        """Ids of the values that one of `wanted` names. Raises ValueError if the device has none of the units."""
+        values = getattr(self.log, condition + "s").values
+        if condition != "unit":
+            return [id for id, value in enumerate(values) if value in wanted]
+        found = [id for id, value in enumerate(values) if any(_unit_named(value, want) for want in wanted)]
+        if values and not found:
+            raise ValueError(f"no unit is named {' or '.join(map(str, wanted))}; the units are {', '.join(values)}")
+        return found
 
     def _touches(self, condition: str, tensors: Any) -> Any:
         operands = self.log.operand_table()
-        labels = [id for id, label in enumerate(self.log.labels.values) if label in tensors]
+        known = self.log.labels.values
+        labels = [id for id, label in enumerate(known) if label in tensors]
+        if known and not labels:
+            raise ValueError(f"the run has no tensor {' or '.join(map(str, tensors))}; it has {', '.join(known)}")
         hit = np.concatenate([[0], np.cumsum(np.isin(operands[:, 0], labels))])
         first = self._table[:, OPERANDS] + (self._table[:, READS] if condition == "writes" else 0)
         count = {"reads": self._table[:, READS], "writes": self._table[:, WRITES]}.get(

@@ -89,7 +89,7 @@ def test_a_mismatch_names_the_first_differing_op_and_what_to_do(project: pytest.
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E *structure: first difference: PE0 op 3: (line 8) 1 op is added: MATH exp 4x64 *",
+            "E *structure: first difference: PE0 op 3: (line 9) 1 op is added: MATH exp 4x64 *",
             "E *ops: 6 -> 7 (MATH 1 -> 2)",
             "E *-   CPU     wait       for mul@scale",
             "E *+   MATH    exp * @scale",
@@ -97,7 +97,7 @@ def test_a_mismatch_names_the_first_differing_op_and_what_to_do(project: pytest.
             "E *received: *structure.oplog.new",
             "E *accept:   pytest test_it.py::test_double --snapshot-update",
             "E *verifies: ADR-0099#11.2",
-            "E *timing: first difference (line 3): cycles 170 -> 206",
+            "E *timing: first difference (line 4): cycles 170 -> 206",
             "2 snapshots failed.",
         ]
     )
@@ -251,5 +251,5 @@ def test_plain(snapshot):
     result = run(project)
 
     result.stdout.fnmatch_lines(
-        ["E *first difference: PE0 op 3: (line 8) 1 op is added: MATH exp *", "E *+   MATH    exp*"]
+        ["E *first difference: PE0 op 3: (line 9) 1 op is added: MATH exp *", "E *+   MATH    exp*"]
     )

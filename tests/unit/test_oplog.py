@@ -50,7 +50,25 @@ def test_several_values_are_alternatives(log: OpLog) -> None:
 def test_a_unit_is_named_whole_or_by_its_first_part(log: OpLog) -> None:
     assert {row.name for row in log.where(unit="DMA")} == {"load", "store"}
     assert {row.name for row in log.where(unit="DMA_W")} == {"store"}
-    assert len(log.where(unit="D")) == len(log.where(unit="R")) == 0
+
+
+@pytest.mark.parametrize("wrong", ["D", "R", "dma", 5, None])
+def test_a_unit_that_does_not_exist_is_a_mistake_and_not_an_empty_selection(log: OpLog, wrong: object) -> None:
+    with pytest.raises(ValueError, match=f"no unit is named {wrong}; the units are CPU, SCHED, DMA_R"):
+        log.where(unit=wrong)
+
+
+def test_a_unit_that_was_idle_is_an_empty_selection(log: OpLog) -> None:
+    assert len(log.where(unit="IPCQ")) == 0
+
+
+def test_a_tensor_that_does_not_exist_is_a_mistake_and_not_an_empty_selection(log: OpLog) -> None:
+    with pytest.raises(ValueError, match=r"the run has no tensor x; it has .*X"):
+        log.where(tensor="x")
+
+
+def test_a_name_that_is_no_string_selects_nothing(log: OpLog) -> None:
+    assert len(log.where(name=5)) == len(log.where(region=None)) == 0
 
 
 def test_tensor_means_any_operand_and_reads_and_writes_tell_which(log: OpLog) -> None:
