@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
+from itertools import zip_longest
 
 from pytest_kernbench.simulator.ops.entries import Entry, Ranges, line
 from pytest_kernbench.simulator.ops.text import FormatError, Placed, parse_placed
@@ -16,6 +17,7 @@ MOST_LINES = 3  # of each side, in the hunk
 MOST_MISSING = 200  # ops; a longer gap is told as a change
 AGAIN = 3  # ops that have to agree behind a gap
 WINDOW = 400  # lines
+MOST_CHANGED = 20  # lines of a timing golden
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def _structure(golden: str, received: str) -> Difference:
         if [each.entry for each in old[name]] != [each.entry for each in new[name]]:
             op, text = _first(old[name], new[name])
             return Difference("\n".join([f"first difference: {name} {text}", *tail]), name, op)
-    return Difference("\n".join(["the ops are the same, their text differs", *tail]))
+    lines = _signed(_pairs(golden.split("\n"), received.split("\n")))
+    return Difference("\n".join(["the ops are the same, their text differs", *lines]))
 
 
 def _first(old: list[Placed], new: list[Placed]) -> tuple[int | None, str]:
@@ -159,17 +162,32 @@ def _totals(old: dict[str, list[Placed]], new: dict[str, list[Placed]]) -> list[
 
 
 def _hunk(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """The first lines that differ, with two lines of context; comments at the top are left out."""
+    """The first lines that differ, between two at most that are the same on both sides; comments are left out."""
     old = [each for each in old if not each.startswith("#")]
     new = [each for each in new if not each.startswith("#")]
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    matcher = SequenceMatcher(None, old[start : start + WINDOW], new[start : start + WINDOW], autojunk=False)
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag != "equal":
-            before = [f"  {each}" for each in old[max(start + a - CONTEXT, 0) : start + a] if each]
-            after = [f"  {each}" for each in old[start + b : start + b + CONTEXT] if each]
-            return [*before, *_side("-", old[start + a : start + b]), *_side("+", new[start + c : start + d]), *after]
-    return []
+    changes = _changes_of_lines(old[start : start + WINDOW], new[start : start + WINDOW])
+    if not changes:
+        return []
+    gone, come, same = changes[0]
+    before = old[max(start - CONTEXT, 0) : start]
+    return [*_context(before), *_side("-", gone), *_side("+", come), *_context(same[:CONTEXT])]
+
+
+def _context(lines: Sequence[str]) -> list[str]:
+    return [f"  {each}" for each in lines if each]
+
+
+Change = tuple[Sequence[str], Sequence[str], Sequence[str]]  # lines of old, lines of new, those of both that follow
+
+
+def _changes_of_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+    """Where the two differ, each place once."""
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    ends = (*(end for _, _, end, _, _ in codes[1:]), len(old))  # what follows a change is the same
+    return [
+        (old[a:b], new[c:d], old[b:end]) for (tag, a, b, c, d), end in zip(codes, ends, strict=False) if tag != "equal"
+    ]
 
 
 def _side(sign: str, lines: Sequence[str]) -> list[str]:
@@ -184,12 +202,26 @@ def _lines(old: list[str], new: list[str]) -> Difference:
     a, b = re.split("  +", here.strip()), re.split("  +", there.strip())
     if len(a) == len(b) and a[0].split()[:-1] == b[0].split()[:-1] and (here and there):
         words = ", ".join(_words(one, two) for one, two in zip(a, b, strict=True) if one != two)
-        text = f"{a[0]}: {words}" if a[0] == b[0] else words
+        text = f"{a[0]}: {words}" if a[0] == b[0] and not a[0].startswith("#") else words
     else:
         text = f"{here.strip() or 'nothing'} -> {there.strip() or 'nothing'}"
-    differing = sum(one != two for one, two in zip(old, new, strict=False)) + abs(len(old) - len(new))
-    counts = f"{differing} of {max(len(old), len(new)) - 1} lines differ; {_cycles(old)} -> {_cycles(new)} cycles"
-    return Difference("\n".join([f"first difference (line {at + 1}): {text}", counts, *_hunk(old, new)]))
+    pairs = _pairs(old, new)
+    counts = f"{len(pairs)} of {max(len(old), len(new)) - 1} lines differ; {_cycles(old)} -> {_cycles(new)} cycles"
+    return Difference("\n".join([f"first difference (line {at + 1}): {text}", counts, *_signed(pairs)]))
+
+
+Pair = tuple[str | None, str | None]
+
+
+def _pairs(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
+    """Every line that differs, old beside new."""
+    return [pair for gone, come, _ in _changes_of_lines(old, new) for pair in zip_longest(gone, come)]
+
+
+def _signed(pairs: list[Pair]) -> list[str]:
+    shown = [(sign, each) for pair in pairs[:MOST_CHANGED] for sign, each in zip("-+", pair, strict=True)]
+    more = [f"... {len(pairs) - MOST_CHANGED} more lines differ"] if len(pairs) > MOST_CHANGED else []
+    return [*(f"{sign} {each}" for sign, each in shown if each is not None), *more]
 
 
 def _words(old: str, new: str) -> str:

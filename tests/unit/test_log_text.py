@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ops.critical import critical_path
 from pytest_kernbench.simulator.ops.difference import first_difference
 from pytest_kernbench.simulator.ops.entries import Reading
@@ -344,6 +345,85 @@ def test_a_timing_difference_gives_both_numbers_and_both_totals(launch: Launch) 
 
     assert message[0] == "first difference (line 3): cycles 510 -> 513"
     assert message[1].endswith("lines differ; 510 -> 513 cycles")
+
+
+def softmax(x: Any, o: Any, *, tl: Any, tile: int) -> None:
+    """Blocks of 8 rows and `tile` columns: with another tile nearly every line of its log says something else."""
+    for n in range(3):
+        with tl.scratch_scope(), tl.region("tile"):
+            h = tl.load(x + n * 8 * tile, (8, tile))
+            e = tl.exp(h - tl.max(h, 1))
+            tl.wait(tl.store(o + n * 8 * tile, e / tl.sum(e, 1)))
+
+
+def softmax_texts(write: Callable[[OpLog], str]) -> tuple[str, str]:
+    """Of tiles with 32 and 48 columns."""
+    logs = []
+    for tile in (32, 48):
+        chip = AhbmChip()
+        x, o = (chip.tensor(name, (24, 48), place=0) for name in "XO")
+        logs.append(chip.run(softmax, x, o, tile=tile).log)
+    return write(logs[0]), write(logs[1])
+
+
+def unmarked(message: str) -> list[str]:
+    """The lines that a difference shows as the same on both sides."""
+    return [line[2:] for line in message.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize("write", [structure, timing])
+def test_a_line_without_a_sign_is_in_both_texts(write: Callable[[OpLog], str]) -> None:
+    """The line behind the first that differs has changed too: it is no context, though its place is the same."""
+    old, new = softmax_texts(write)
+    message = first_difference(old, new)
+
+    assert message.count("\n- ") == message.count("\n+ ") >= 1
+    assert all(line in old.splitlines() and line in new.splitlines() for line in unmarked(message))
+    assert ("work 256" in old) == (write is structure) and "work 256" not in message
+
+
+def test_context_ends_where_the_next_change_begins() -> None:
+    changed = TILES.replace("mul        4x64 ", "mul        4x32 ").replace("store      4x64", "store      4x32")
+
+    lines = first_difference(TILES, changed).splitlines()
+
+    assert [line[:12] for line in lines[2:]] == [
+        "      DMA_R ", "      CPU   ", "-     MATH  ", "+     MATH  ", "      CPU   ",
+    ]  # fmt: skip
+
+
+def test_every_line_of_a_timing_that_changed_is_shown_old_above_new() -> None:
+    old, new = softmax_texts(timing)
+    changed = [pair for pair in zip(old.splitlines(), new.splitlines(), strict=True) if pair[0] != pair[1]]
+
+    message = first_difference(old, new).splitlines()
+
+    assert message[1].startswith(f"{len(changed)} of {len(old.splitlines())} lines differ; ")
+    assert message[2:] == [f"{sign} {line}" for pair in changed for sign, line in zip("-+", pair, strict=True)]
+    assert {line.split()[1] for line in message[2:]} >= {"cycles", "CPU", "MATH", "@"}
+
+
+def test_a_timing_of_which_much_changed_is_shown_in_part() -> None:
+    old, new = ("# oplog 1 timing\n" + "".join(f"@ {n}..{n + length}\n" for n in range(23)) for length in (1, 2))
+
+    message = first_difference(old, new).splitlines()
+
+    assert message[1] == "23 of 24 lines differ; ? -> ? cycles"
+    assert (message[-2], message[-1]) == ("+ @ 19..21", "... 3 more lines differ")
+
+
+def test_lines_that_came_have_no_old_ones_above(launch: Launch) -> None:
+    old = timing(launch(tiles, **SHAPES).log)
+
+    assert first_difference(old, old + "@ 1..2  late  PE0\n").splitlines()[2:] == ["+ @ 1..2  late  PE0"]
+
+
+def test_a_header_that_changed_alone_is_shown() -> None:
+    old, new = (TILES.replace("structure\n", f"structure\n# tile {tile}\n") for tile in (1, 2))
+
+    assert first_difference(old, new).splitlines() == [
+        "the ops are the same, their text differs", "- # tile 1", "+ # tile 2",
+    ]  # fmt: skip
 
 
 # Reading it
