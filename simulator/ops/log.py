@@ -28,6 +28,8 @@ WIDTH = len(COLUMNS)
     READS, WRITES, AFTER, PEER, MESSAGE, PARENT, REGION, SITE, ROUTE, RUNS,
 ) = range(WIDTH)  # fmt: skip
 NONE = -1
+MOST_ROWS = 40  # of a selection's text
+MOST_OPERANDS = 3  # of each side of a row
 
 # Packing is four times faster than `array.extend`, and a row is written for every op.
 pack_row = Struct(f"{WIDTH}i").pack
@@ -120,6 +122,12 @@ class OpLog:
     def __len__(self) -> int:
         return len(self.cells) // WIDTH
 
+    def __str__(self) -> str:
+        """What the programs did, without times, as its golden has it."""
+        from pytest_kernbench.simulator.ops.text import structure
+
+        return structure(self)
+
     def open(self, cells: tuple[int, ...]) -> int:
         """Append a row of `WIDTH` cells; return its number."""
         row = len(self.cells) // WIDTH
@@ -196,6 +204,17 @@ class Selection:
     def __iter__(self) -> Iterator[Row]:
         return (self.log[int(index)] for index in self.index)
 
+    def __str__(self) -> str:
+        """A table for people: the first rows, one a line, and how many there are behind them."""
+        rows = [_cells_of(self.log, self.log[int(index)]) for index in self.index[:MOST_ROWS]]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        more = [f"... and {len(self) - MOST_ROWS} more"] if len(self) > MOST_ROWS else []
+        return "\n".join([*lines, *more]) or "no rows"
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} of {len(self.log)} rows>"
+
     def __getattr__(self, column: str) -> Ints:
         """A column of numbers: issue, start, free, end, bytes, charged, work, after, peer, parent, program, runs."""
         if column not in COLUMNS:
@@ -243,6 +262,25 @@ class Selection:
             condition, self._table[:, READS] + self._table[:, WRITES]
         )
         return hit[np.where(count > 0, first + count, 0)] > hit[np.where(count > 0, first, 0)]
+
+
+def _cells_of(log: OpLog, row: Row) -> tuple[str, ...]:
+    """Program, unit, name, times, bytes, operands and source line."""
+    end = row.end if row.end != NONE else ""
+    size = f"{row.bytes}B" if row.bytes else ""
+    return log.programs[row.program], row.unit, row.name, f"{row.issue}..{end}", size, _touched(row), str(row.site)
+
+
+def _touched(row: Row) -> str:
+    """Reads, then an arrow and writes."""
+    reads, writes = (_ranges([each for each in row.operands if each.written is side]) for side in (False, True))
+    return f"{reads} -> {writes}".strip() if writes else reads
+
+
+def _ranges(operands: list[Operand]) -> str:
+    texts = [f"{each.tensor}[{each.offset}:{each.offset + each.size}]" for each in operands[:MOST_OPERANDS]]
+    more = [f"{len(operands) - MOST_OPERANDS} more"] if len(operands) > MOST_OPERANDS else []
+    return ", ".join([*texts, *more])
 
 
 def _unit_named(value: str, wanted: object) -> bool:

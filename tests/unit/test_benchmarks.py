@@ -71,6 +71,18 @@ def test_json_has_every_sample_and_their_median(table: Any) -> None:
     assert (read["results"][0]["samples"], read["results"][0]["measured"]) == ([3.0, 1.0, 2.0], 2.0)
 
 
+def test_a_missing_simpy_is_answered_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    command = importlib.import_module("benchmarks.__main__")
+    for name in command.ONE_THREAD:
+        monkeypatch.setenv(name, "1")  # so that they are taken back
+    monkeypatch.delitem(sys.modules, "benchmarks.clock", raising=False)
+    monkeypatch.setitem(sys.modules, "simpy", None)
+
+    with pytest.raises(SystemExit, match=r"SimPy is .* not installed: python -m pip install -e '\.\[bench\]'"):
+        command.main(["--quick"])
+
+
 def test_help_needs_neither_numpy_nor_simpy() -> None:
     code = "import sys, runpy; sys.modules.update(numpy=None, simpy=None); sys.argv[1:] = ['--help']; "
     code += "runpy.run_module('benchmarks', run_name='__main__', alter_sys=True)"

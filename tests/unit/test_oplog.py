@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_kernbench.simulator.ops.log import Operand, OpLog
+from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+from pytest_kernbench.simulator.ops.log import END, NONE, WIDTH, Operand, OpLog
+from pytest_kernbench.simulator.ops.text import structure
 
 TILE = (4, 64)
 BYTES = 4 * 64 * 2
@@ -132,6 +134,60 @@ def test_the_log_of_nothing_can_be_asked_too() -> None:
 
     assert (len(log), list(log), len(log.where(unit="DMA", tensor="K", program=0))) == (0, [], 0)
     assert log.all.bytes.sum() == 0
+
+
+def test_the_text_of_a_log_is_its_structure(log: OpLog) -> None:
+    assert str(log) == structure(log)
+    assert str(OpLog()) == "# oplog 1 structure\n# 0 ops\n"
+
+
+def test_the_text_of_a_selection_has_a_line_a_row_in_columns(log: OpLog) -> None:
+    loads, adds = log.where(name="load", program=1), log.where(name="add", program=1)
+    text = str(loads).splitlines()
+
+    assert len(text) == len(loads) == 3
+    assert text[1].split() == [
+        "PE1", "DMA_R", "load", f"{loads.issue[1]}..{loads.end[1]}", f"{BYTES}B", f"X[{BYTES}:{2 * BYTES}]", "->",
+        f"scratch[{BYTES}:{2 * BYTES}]", str(log[int(loads.index[1])].site).split()[0], "in", "kernel",
+    ]  # fmt: skip
+    assert len({line.index(".py:") for line in text}) == 1
+    reads = next(iter(adds)).operands[:2]
+    assert f"{', '.join(f'{r.tensor}[{r.offset}:{r.offset + r.size}]' for r in reads)} -> scratch[" in str(adds)
+
+
+def test_an_op_that_has_not_ended_has_no_end_in_the_text(log: OpLog) -> None:
+    first = int(log.where(name="load").index[0])
+    log.cells[first * WIDTH + END] = NONE
+
+    assert f"  load  {log[first].issue}..  " in str(log.where(name="load"))
+
+
+def test_many_operands_are_counted(launch: Callable[..., Any]) -> None:
+    def strided(x: Any, *, tl: Any) -> None:
+        tl.wait(tl.load(x, (8, 32), (128, 1)))
+
+    log = launch(strided, X=((8, 128), "bfloat16")).log
+
+    assert "  X[0:64], X[256:320], X[512:576], 5 more -> scratch[0:512]  " in str(log.where(name="load"))
+
+
+def test_the_text_of_many_rows_ends_with_how_many_more(launch: Callable[..., Any]) -> None:
+    def many(count: int, *, tl: Any) -> None:
+        for _ in range(count):
+            tl.zeros((4,))
+
+    def text(count: int) -> list[str]:
+        log = AhbmChip().run(many, count).log
+        return str(log.where(name="zeros")).splitlines()
+
+    assert text(40)[-1].startswith("PE0  MATH  zeros  ")
+    assert (len(text(43)), text(43)[-1]) == (41, "... and 3 more")
+
+
+def test_nothing_selected_has_a_text_too(log: OpLog) -> None:
+    nothing = log.where(name="load").where(name="store")
+
+    assert (str(nothing), repr(nothing)) == ("no rows", f"<0 of {len(log)} rows>")
 
 
 def test_an_unknown_column_names_those_there_are(log: OpLog) -> None:
