@@ -31,16 +31,30 @@ def kernbench_specs(pytestconfig: pytest.Config) -> dict[str, Document]:
 def ahbm_spec(request: pytest.FixtureRequest) -> AhbmSpec:
     """Hardware numbers of the AHBM chip, with those of `@pytest.mark.ahbm(**spec_fields)` in their place.
 
-    Override it for numbers of your own; take `ahbm_spec` as an argument there and the mark still counts.
+    Override it for numbers of your own; the fields of a test's mark still win on its `ahbm_chip`.
     """
-    from dataclasses import fields
-
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+
+    return _marked(AhbmSpec(), request)
+
+
+@pytest.fixture
+def ahbm_chip(ahbm_spec: AhbmSpec, request: pytest.FixtureRequest) -> AhbmChip:
+    """An AHBM chip of the numbers in `ahbm_spec` and in the test's `ahbm` mark, new for every test."""
+    from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+
+    return AhbmChip(_marked(ahbm_spec, request))
+
+
+def _marked(spec: AhbmSpec, request: pytest.FixtureRequest) -> AhbmSpec:
+    """`spec` with the fields that the closest `ahbm` mark names."""
+    from dataclasses import fields, replace
+
     from pytest_kernbench.simulator.errors import LaunchError
 
     mark = request.node.get_closest_marker("ahbm")
     given = {} if mark is None else mark.kwargs
-    known = [field.name for field in fields(AhbmSpec)]
+    known = [field.name for field in fields(spec)]
     if mark is not None and mark.args:
         pytest.fail(f"ahbm({', '.join(map(repr, mark.args))}): name the fields, as in ahbm(mesh_rows=2)", pytrace=False)
     for name in given:
@@ -48,17 +62,9 @@ def ahbm_spec(request: pytest.FixtureRequest) -> AhbmSpec:
             guess = ", ".join(nearest(name, known)) or ", ".join(known)
             pytest.fail(f"ahbm({name}={given[name]!r}): AhbmSpec has no such field; nearest: {guess}", pytrace=False)
     try:
-        return AhbmSpec(**given)
+        return replace(spec, **given)
     except LaunchError as error:
         pytest.fail(f"ahbm mark: {error}", pytrace=False)
-
-
-@pytest.fixture
-def ahbm_chip(ahbm_spec: AhbmSpec) -> AhbmChip:
-    """An AHBM chip of the numbers in `ahbm_spec`, new for every test."""
-    from pytest_kernbench.simulator.ahbm.chip import AhbmChip
-
-    return AhbmChip(ahbm_spec)
 
 
 @pytest.fixture

@@ -40,6 +40,10 @@ class Ledger:
         self.link(links or {})
 
     @property
+    def has_outcomes(self) -> bool:
+        return bool(self._outcomes)
+
+    @property
     def has_links(self) -> bool:
         return bool(self._links)
 

@@ -62,7 +62,13 @@ class _Results:
     def pytest_testnodedown(self, node: object) -> None:
         workers.hear(self.ledger, getattr(node, "workeroutput", {}))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+    ) -> None:
+        if exitstatus == pytest.ExitCode.USAGE_ERROR or (
+            terminalreporter.stats.get("error") and not self.ledger.has_outcomes
+        ):
+            return  # collection failed: "no test" would mislead
         self.ledger.link(marks.links(config))
         if self.ledger.has_links or marks.is_asked_for(config):
             from pytest_kernbench import report

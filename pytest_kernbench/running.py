@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pytest_kernbench import simulator
 from pytest_kernbench.hazards import Allowance, refused
 from pytest_kernbench.simulator.device import Run
-from pytest_kernbench.simulator.errors import DeadlockError, HazardError, KernelError, SimError
+from pytest_kernbench.simulator.errors import DeadlockError, HazardError, KernelError
 
 __all__ = ["Device", "RunKernel"]
 
@@ -60,7 +60,7 @@ class RunKernel:
         how = {"grid": grid, "schedule": schedule, "seed": seed, "data": data, "check": check and "collect", **where}
         try:
             run = on.run(kernel, *args, **how, **kwargs)
-        except SimError as error:
+        except Exception as error:  # the simulator's, or whatever the kernel's own code raised
             self._count(error)
             raise error if self._full_trace else error.with_traceback(_own_frames(error.__traceback__)) from None
         findings = refused(run.hazards, self.allowed)
@@ -68,7 +68,7 @@ class RunKernel:
             raise HazardError(tuple(findings))
         return run
 
-    def _count(self, error: SimError) -> None:
+    def _count(self, error: Exception) -> None:
         """An allowance is not stale because the finding ended the run."""
         if isinstance(error, KernelError | DeadlockError):
             refused([error.hazard], self.allowed)

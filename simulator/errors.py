@@ -87,7 +87,7 @@ class HazardError(SimError):
     """The run came to its end and the checkers have findings; `hazards` lists them all."""
 
     def __init__(self, hazards: tuple[Hazard, ...]) -> None:
-        count = len(hazards)
-        lines = [f"{count} finding{'s' if count != 1 else ''}", *(str(hazard) for hazard in hazards)]
+        kinds = ", ".join(dict.fromkeys(hazard.kind for hazard in hazards))
+        lines = [f"{kinds} ({len(hazards)} in all)", *(str(hazard) for hazard in hazards)]
         super().__init__("\n\n".join(lines))
         self.hazards = hazards

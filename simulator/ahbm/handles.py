@@ -24,26 +24,39 @@ Axes = tuple[str, ...]
 class Pointer:
     """An element of a tensor in some PE's HBM; `ptr + n` is n elements further on (R4). `tl` took it as an argument."""
 
-    __slots__ = ("allocation", "axes", "dtype", "offset", "pe", "program", "size", "tl")
+    __slots__ = ("allocation", "axes", "dtype", "offset", "pe", "program", "shape", "size", "tl")
     __array_ufunc__ = None  # numpy on the left leaves `+` to us
 
     def __init__(
-        self, tl: Language, allocation: Allocation, program: int, pe: int, size: int, dtype: DType, axes: Axes
+        self,
+        tl: Language,
+        allocation: Allocation,
+        program: int,
+        pe: int,
+        shape: tuple[int, ...],
+        dtype: DType,
+        axes: Axes,
     ) -> None:
         self.tl = tl
         self.allocation = allocation
         self.program = program  # whose slice it is in; `pe` is the PE that runs it
         self.pe = pe
         self.offset = 0
-        self.size = size
+        self.shape = shape  # the tensor's
+        self.size = math.prod(shape)
         self.dtype = dtype
         self.axes = axes
+
+    @property
+    def row(self) -> int:
+        """Elements in a row of the tensor."""
+        return self.shape[-1]
 
     def __add__(self, elements: int) -> Pointer:
         offset = whole(elements)
         if offset is None:
             self.tl._refuse_operator("pointer + n", f"n is {elements!r}", "n counts elements: give a whole number (//)")
-        further = Pointer(self.tl, self.allocation, self.program, self.pe, self.size, self.dtype, self.axes)
+        further = Pointer(self.tl, self.allocation, self.program, self.pe, self.shape, self.dtype, self.axes)
         further.offset = self.offset + offset
         return further
 
@@ -108,13 +121,11 @@ class Handle:
     _array: Array | None = None
     allocation: Allocation
 
-    def __init__(self, tl: Language, shape: tuple[int, ...], dtype: DType, allocation: Allocation | None) -> None:
+    def __init__(self, tl: Language, shape: tuple[int, ...], dtype: DType) -> None:
         self.tl = tl
         self.shape = shape
         self.dtype = dtype
         self.size = math.prod(shape)  # elements
-        if allocation is not None:
-            self.place(allocation)
 
     def place(self, allocation: Allocation) -> None:
         """Put the handle's data in `allocation`, which is as large."""
@@ -175,6 +186,18 @@ class Handle:
         return self.tl._elementwise("greater_equal", (self, other))
 
     # What Python would do with a value
+
+    def __float__(self) -> NoReturn:
+        self._refuse("float(handle)", "is to be a number", "it has no value while the kernel says things; use tl's ops")
+
+    def __int__(self) -> NoReturn:
+        self._refuse("int(handle)", "is to be a number", "it has no value while the kernel says things; use tl's ops")
+
+    def __pow__(self, other: object) -> NoReturn:
+        self._refuse("handle ** n", f"is to be raised to {other!r}", "multiply, or say tl.exp(n * tl.log(handle))")
+
+    def __abs__(self) -> NoReturn:
+        self._refuse("abs(handle)", "is asked for its absolute value", "say tl.maximum(handle, 0 - handle)")
 
     def __bool__(self) -> NoReturn:
         self._refuse("if, and, not", "has no value yet when the kernel asks", "choose with tl.where(condition, a, b)")

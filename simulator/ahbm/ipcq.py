@@ -94,7 +94,8 @@ class Channel:
             self.deliver_credit(slot, None, 0)
 
     def claim_credit(self) -> Arrival:
-        who = f"{self.receiver.name} would end it by releasing one of its {len(self.slots)} slots of {self.name}"
+        slots = f"{len(self.slots)} slot{'' if len(self.slots) == 1 else 's'}"
+        who = f"{self.receiver.name} would end it by releasing one of its {slots} of {self.name}, or more ipcq_slots"
         return self.credits.claim(Arrival(self.receiver, (self.credit_unit,), who))
 
     def claim_message(self) -> Arrival:

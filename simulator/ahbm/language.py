@@ -5,8 +5,9 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import difflib
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_kernbench.simulator.ahbm.arguments import is_name, whole
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
@@ -30,6 +31,12 @@ class Language(GemmOps, QueueOps, MathOps):
     float16 = float16
     float32 = float32
 
+    if not TYPE_CHECKING:  # a type checker reports unknown calls by itself
+
+        def __getattr__(self, name: str) -> Any:
+            near = difflib.get_close_matches(name, [each for each in dir(type(self)) if not each.startswith("_")])
+            raise AttributeError(f"tl has no {name!r}; nearest: {', '.join(near) or 'see docs/language.md'}")
+
     def program_id(self, axis: int = 0) -> int:
         """This program's number: axis 0 the PE in its cube, axis 1 the cube."""
         return self._pe.cube if self._grid_axis(axis, "program_id") else self._pe.rank
@@ -51,7 +58,7 @@ class Language(GemmOps, QueueOps, MathOps):
         if not isinstance(h, Handle) or len(h.shape) != 2:
             self._refuse(site, "bad-parameter", "trans", f"got {h!r}", "pass a handle with two axes")
         self._here(h, "trans", site)
-        seen = Handle(self, h.shape[::-1], h.dtype, None)
+        seen = Handle(self, h.shape[::-1], h.dtype)
         seen.allocation, seen.regions, seen.cells, seen.transposed = h.allocation, h.regions, h.cells, not h.transposed
         seen.axes, seen.op, seen.completion = h.axes[::-1], h.op, h.completion
         seen.channel, seen.readers = h.channel, h.readers

@@ -115,7 +115,9 @@ class GemmOps(DmaOps):
         if a.shape[1] != b.shape[inner]:
             sizes = f"contracts {a.shape[1]} with {b.shape[inner]}"
             fact = f"a is {a.shape}, b is {b.shape} with trans_b={transposed}: {sizes}"
-            remedy = f"pass trans_b={not transposed}" if a.shape[1] == b.shape[outer] else "give operands that share K"
+            named = bool(a.axes and b.axes)
+            other = a.shape[1] == b.shape[outer] and not (named and a.axes[1] == b.axes[inner])
+            remedy = f"pass trans_b={not transposed}" if other else "give operands that share K"
             self._refuse(site, "bad-parameter", call, fact, remedy)
         if a.axes and b.axes and a.axes[1] != b.axes[inner]:
             names = f"contracts axis {a.axes[1]!r} of a {a.shape} with axis {b.axes[inner]!r} of b {b.shape}"
@@ -174,7 +176,8 @@ class GemmOps(DmaOps):
             block = self._block(site, "composite", out, (m, n), None)
             return self._allocate((m, n), float32, "composite", site), block
         placed = self._result(out, (m, n), float32, "composite", site)
-        result = Handle(placed.tl, (m, n), placed.dtype, placed.allocation)
+        result = Handle(placed.tl, (m, n), placed.dtype)
+        result.place(placed.allocation)
         result.transposed = placed.transposed
         return result, None
 

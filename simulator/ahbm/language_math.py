@@ -21,6 +21,7 @@ from pytest_kernbench.simulator.memory.space import Region
 from pytest_kernbench.simulator.ops.log import NONE, WIDTH, pack_row
 from pytest_kernbench.simulator.ops.op import Op
 from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, REDUCTIONS
+from pytest_kernbench.simulator.ops.unit import Unit
 
 OWN_FILES.add(__file__)
 MASKS = frozenset({"less", "less_equal", "greater", "greater_equal"})
@@ -31,6 +32,10 @@ HUGE = 2**1023
 
 class MathOps(Speech):
     """Everything the MATH unit does."""
+
+    @cached_property
+    def _unit(self) -> Unit:
+        return self._pe.math
 
     @cached_property
     def _math_cost(self) -> int:
@@ -64,7 +69,7 @@ class MathOps(Speech):
 
     def _held(self, value: Number, dtype: DType, call: str, site: int) -> float:
         """`value`, if `dtype` can hold it: whole in a mask, and finite if it is."""
-        exact = self._number(value, call, site)
+        exact = self._number(value, call, site, "pass a number")
         fits = 0 <= exact <= 255 and exact.is_integer() if dtype == uint8 else not _overflows(exact, dtype)
         if not fits:
             fact = f"{value!r} is no {dtype}, which holds {'whole numbers 0..255' if dtype == uint8 else _most(dtype)}"
@@ -163,10 +168,14 @@ class MathOps(Speech):
 
     def _elementwise(self, name: str, operands: tuple[Any, ...], out: Handle | None = None) -> Handle:
         site = self._site()
+        unit = self._unit
         handles = []
         for operand in operands:
             if isinstance(operand, Handle):
-                self._use_in_math(operand, name, site)
+                op = operand.op
+                # What MATH made itself needs no wait: the usual case is settled here.
+                if op is None or op.unit is not unit or operand.tl is not self or not operand.allocation.alive:
+                    self._use(operand, unit, name, site)
                 handles.append(operand)
             else:
                 self._number(operand, name, site)
@@ -183,12 +192,6 @@ class MathOps(Speech):
             result = self._result(out, shape, float32, name, site)
         compute = ELEMENTWISE[name] if len(handles) == len(operands) else self._with_numbers(name, operands)
         return self._math(name, tuple(handles), result, compute, site)
-
-    def _use_in_math(self, handle: Handle, name: str, site: int) -> None:
-        """As `_use`, at once where MATH made the operand itself."""
-        op, unit = handle.op, self._pe.math
-        if op is None or op.unit is not unit or handle.tl is not self or not handle.allocation.alive:
-            self._use(handle, unit, name, site)
 
     def _with_numbers(self, name: str, operands: tuple[Any, ...]) -> Callable[..., Any]:
         """The function of the handles alone: numbers stay where they were said."""
@@ -221,7 +224,7 @@ class MathOps(Speech):
         self, name: str, sources: tuple[Handle, ...], out: Handle, compute: Callable[..., Any], site: int
     ) -> Handle:
         """One op on MATH: reads `sources`, writes `out`. The busiest call of all, so it opens its row by hand."""
-        kernel, log, unit = self._kernel, self._log, self._pe.math
+        kernel, log, unit = self._kernel, self._log, self._unit
         kernel.now += self._math_cost
         reads: tuple[Region, ...] = ()
         cells = b""
@@ -245,7 +248,8 @@ class MathOps(Speech):
         if self._data:
             op.compute, op.target = compute, out.array()
             op.sources = tuple(source.array() for source in sources)
-        self._announce(op)
+        for observe in self._observers:
+            observe(op)
         unit.post(op)
         for source in sources:
             if source.readers is not None:  # a message slot is given back after its readers have ended

@@ -106,14 +106,16 @@ class QueueOps(Speech):
             self._refuse(site, "bad-parameter", call, f"direction {direction!r}", remedy)
         found = self._launch.channel(self._kernel, direction, outgoing)
         if not isinstance(found, Channel):
-            self._refuse(site, "bad-parameter", call, found, "use an edge of the mesh, or make the chip with ports=")
+            self._refuse(
+                site, "bad-parameter", call, found, "use a link of the mesh between launched programs, or launch more"
+            )
         return found
 
     def _expect(self, call: str, direction: str, shape: Any, dtype: object, site: int) -> tuple[Handle, Channel]:
         channel = self._channel(call, direction, site, outgoing=False)
         shape, kind = self._shape(site, call, shape), self._dtype(site, call, dtype)
         self._fits_slot(call, shape, kind, math.prod(shape) * kind.itemsize, site)
-        handle = Handle(self, shape, kind, None)  # type: ignore[arg-type]
+        handle = Handle(self, shape, kind)  # type: ignore[arg-type]
         handle.channel = channel
         handle.number = channel.messages.claimed
         return handle, channel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
-import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.timing import Timing
 from pytest_kernbench.simulator.engine.loop import Kernel, Simulation
 from pytest_kernbench.simulator.engine.schedule import Schedule
-from pytest_kernbench.simulator.errors import Hazard, LaunchError
+from pytest_kernbench.simulator.errors import DeadlockError, Hazard, LaunchError
 from pytest_kernbench.simulator.memory.scratch import Scratch
 from pytest_kernbench.simulator.memory.space import Allocation, Space
 from pytest_kernbench.simulator.ops.log import OpLog
@@ -152,9 +152,8 @@ class Launch:
         """What the program on `pe` receives for `tensor`."""
         home = tensor.home((pe.cube, pe.rank))
         program = home[0] * self.grid[0] + home[1]
-        size = math.prod(tensor.shape)
         allocation = self._parts[id(tensor), home]
-        return Pointer(tl, allocation, program, self.pes[program].number, size, tensor.dtype, tensor.axes)
+        return Pointer(tl, allocation, program, self.pes[program].number, tensor.shape, tensor.dtype, tensor.axes)
 
     # Kernels
 
@@ -186,6 +185,8 @@ class Launch:
         try:
             with np.errstate(all="ignore"):
                 self.sim.run()
+        except DeadlockError as error:
+            raise type(error)(replace(error.hazard, replay=self.replay)) from None
         finally:
             if collecting:
                 gc.enable()
@@ -216,7 +217,8 @@ class Launch:
             return f"{pe.name} (PE {pe.number} of the mesh) has no neighbour {direction!r}; it has {has}"
         peer = self._by_number.get(ends[0])
         if peer is None:
-            return f"the neighbour {direction!r} of {pe.name} is PE {ends[0]}, where no program was launched"
+            nobody = f"where no program was launched (grid={self.grid[0]})"
+            return f"the neighbour {direction!r} of {pe.name} is PE {ends[0]}, {nobody}"
         if outgoing:
             return self._open_channel(pe, direction, peer, ends[1])
         return self._open_channel(peer, ends[1], pe, direction)

@@ -6,7 +6,6 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,6 +35,7 @@ class Speech:
         self._pe = pe
         self._kernel = kernel
         self._log = launch.log
+        self._place = launch.log.places.id
         self._sim = launch.sim
         self._probes = launch.sim.probes
         self._observers = launch.sim.probes.issue
@@ -55,9 +55,9 @@ class Speech:
         sim = self._sim
         sim.calls_left -= 1
         frame = sys._getframe(2)
-        while frame.f_code.co_filename in OWN_FILES and frame.f_back is not None:
-            frame = frame.f_back
-        site = self._log.site_id(frame.f_code, frame.f_lasti)
+        while (code := frame.f_code).co_filename in OWN_FILES:
+            frame = frame.f_back  # type: ignore[assignment]  # the launch's own frame ends the search at the latest
+        site = self._place((code, frame.f_lasti))
         if sim.calls_left < 0 or self._kernel.now > sim.max_cycles:
             sim.stop_endless(self._kernel, self._log.site(site))
         return site
@@ -113,6 +113,7 @@ class Speech:
             self._refuse(
                 site, "out-of-bounds", call, fact, "check the offset (it counts elements) and the tile's width"
             )
+        self._within_rows(site, call, block)
         align = self._timing.spec.dma_align_bytes
         if pointer.byte % align:
             fact = (
@@ -120,6 +121,17 @@ class Speech:
             )
             self._refuse(site, "misaligned", call, fact, "start at an aligned element or pad the rows")
         return block
+
+    def _within_rows(self, site: int, call: str, block: Block) -> None:
+        """A block that steps by whole rows of its tensor does not run over the end of one into the next."""
+        pointer, item = block.pointer, block.pointer.dtype.itemsize
+        row = pointer.row
+        if len(block.shape) != 2 or row <= 1 or block.strides[1] != item or block.strides[0] % (row * item):
+            return
+        first = pointer.offset % row
+        if block.shape[0] > 1 and block.strides[0] and first + block.shape[1] > row:
+            fact = f"columns {first}..{first + block.shape[1] - 1} of {pointer.allocation.name}, whose rows have {row}"
+            self._refuse(site, "out-of-bounds", call, fact, "give the last tile of a row its exact width")
 
     # Rows and posting
 
@@ -230,7 +242,8 @@ class Speech:
 
     def _allocate(self, shape: Shape, dtype: DType, call: str, site: int) -> Handle:
         """Scratch for a result, or the refusal that says how full it is."""
-        size = math.prod(shape) * dtype.itemsize
+        handle = Handle(self, shape, dtype)  # type: ignore[arg-type]
+        size = handle.size * dtype.itemsize
         allocation = self._scratch.allocate(size)
         if allocation is None:
             fact = (
@@ -240,7 +253,8 @@ class Speech:
             self._refuse(
                 site, "capacity", call, fact, "use a smaller tile or put per-tile data in a tl.scratch_scope()"
             )
-        return Handle(self, shape, dtype, allocation)  # type: ignore[arg-type]
+        handle.place(allocation)
+        return handle
 
     def _result(self, out: Handle | None, shape: Shape, dtype: DType, call: str, site: int) -> Handle:
         """`out` if it fits the result, else new scratch."""

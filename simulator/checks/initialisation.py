@@ -90,6 +90,8 @@ class InitialisationChecker(Observer):
         reader = about(op, (allocation, lo, hi), self._log)
         if allocation.past:
             fact = f"{reader}\n  reads behind the valid rows of {allocation.name}; give the last tile its exact width"
+        elif allocation.name not in ("scratch", "slot"):
+            fact = f"{reader}\n  reads bytes that nothing has written; give the tensor data=, or store to it first"
         else:
             fact = f"{reader}\n  reads bytes that nothing has written; write them first (tl.zeros, tl.load, out=)"
         key = (op.site, allocation.name)

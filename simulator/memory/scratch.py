@@ -27,7 +27,10 @@ class Scratch:
         lo = self.top
         if lo + size > self.space.capacity:
             return None
-        self.top = top = min(lo + -(-size // ALIGNMENT) * ALIGNMENT, self.space.capacity)
+        top = lo + -(-size // ALIGNMENT) * ALIGNMENT
+        if top > self.space.capacity:
+            top = self.space.capacity
+        self.top = top
         if top > self.high_water:
             self.high_water = top
         allocation = Allocation(self.space, lo, lo + size, "scratch", self._label)

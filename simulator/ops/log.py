@@ -115,8 +115,7 @@ class OpLog:
         self.programs: list[str] = []
         self.pes: list[int] = []  # the PE that runs each program
         self.layout: dict[str, int] = {}  # the spec's numbers that decide which rows there are and what they move
-        self._sites: dict[tuple[CodeType, int], int] = {}
-        self._places: list[tuple[CodeType, int]] = []
+        self.places = Interned()  # (code, instruction) of the author's calls
         self.regions.id("")
 
     def __len__(self) -> int:
@@ -135,16 +134,11 @@ class OpLog:
         return row
 
     def site_id(self, code: CodeType, instruction: int) -> int:
-        key = (code, instruction)
-        found = self._sites.get(key)
-        if found is None:
-            found = self._sites[key] = len(self._places)
-            self._places.append(key)
-        return found
+        return self.places.id((code, instruction))
 
     def site(self, id: int) -> Site:
         """The source line of a site."""
-        code, instruction = self._places[id]
+        code, instruction = self.places.values[id]
         line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
         return Site(code.co_filename, line or code.co_firstlineno, code.co_name)
 

@@ -115,7 +115,7 @@ def test_all_to_all_that_sends_first_deadlocks_with_one_slot(baseline, problem):
 
     text = str(caught.value)
     assert "PE0 waits at attention_mesh_mlo.py:" in text and "a free slot of PE0 E> PE1" in text
-    assert "PE1 would end it by releasing one of its 1 slots" in text
+    assert "PE1 would end it by releasing one of its 1 slot of PE0 E> PE1" in text
     assert "they wait for each other: PE0 -> PE1 -> PE0" in text
 
 

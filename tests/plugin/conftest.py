@@ -35,6 +35,8 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     """Only kernbench and syrupy are loaded in it, so that a run costs little and is the same everywhere."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p kernbench -p syrupy")
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        monkeypatch.delenv(name, raising=False)  # the run in it is nobody's worker
     pytester.mkdir("docs").joinpath("adr-0099-thing.md").write_text(DOCUMENT)
     pytester.makefile(".ini", pytest=INI)
     return pytester

@@ -54,7 +54,9 @@ def test_a_finding_fails_the_test_though_nothing_was_asserted(outcome: Outcome) 
     result = outcome("def test_it(run): run(racy)")
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*HazardError: 1 finding", "*race-raw: exp on MATH of PE0, *", "*; wait for *"])
+    result.stdout.fnmatch_lines(
+        ["*HazardError: race-raw (1 in all)", "*race-raw: exp on MATH of PE0, *", "*; wait for *"]
+    )
     assert f"nothing_was_asserted.py:{line('# the race')} in racy" in result.stdout.str()
 
 
@@ -232,7 +234,7 @@ def test_a_mark_sets_numbers_of_the_chip_for_one_test(outcome: Outcome) -> None:
     result = outcome("""
 @pytest.mark.ahbm(mesh_rows=1, mesh_cols=2, issue_costs=0)
 def test_marked(ahbm_chip, ahbm_spec):
-    assert ahbm_chip.spec is ahbm_spec
+    assert ahbm_chip.spec == ahbm_spec
     assert (ahbm_spec.pes_per_cube, ahbm_spec.issue_costs["math"]) == (2, 0)
 
 def test_plain(ahbm_spec):

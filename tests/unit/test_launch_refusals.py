@@ -205,7 +205,7 @@ def test_check_raises_lists_or_looks_for_nothing() -> None:
     with pytest.raises(HazardError) as caught:
         chip.run(kernel, x)
     assert {hazard.kind for hazard in caught.value.hazards} == {"op-in-flight-at-exit", "uninitialised-read"}
-    assert str(caught.value).startswith("2 findings\n")
+    assert str(caught.value).startswith("uninitialised-read, op-in-flight-at-exit (2 in all)\n")
     assert chip.run(kernel, x, check="collect").hazards == caught.value.hazards
     assert chip.run(kernel, x, check=False).hazards == ()
 

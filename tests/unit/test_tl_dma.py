@@ -113,7 +113,7 @@ COSTS: dict[str, tuple[int, Any, Any, int, int, int]] = {  # offset, shape, stri
     "across two bursts": (64, (1, 128), None, 256, 512, 1),
     "a dense tile": (0, (16, 128), None, 4096, 4096, 1),
     "columns are runs": (0, (16, 32), (128, 1), 1024, 16 * 256, 16),
-    "columns across bursts": (112, (15, 32), (128, 1), 960, 15 * 512, 15),
+    "columns across bursts": (64, (7, 64), (128, 1), 896, 7 * 256, 7),
     "elements are runs": (0, (16, 1), (128, 1), 32, 16 * 256, 16),
     "transposed dense is one run": (0, (128, 16), (1, 128), 4096, 4096, 1),
 }
@@ -228,3 +228,13 @@ def test_without_data_the_rows_are_the_same(launch: Any) -> None:
     real, structure = (launch(kernel, x=BF16, o=((16, 128), "bfloat16"), data=data) for data in (True, False))
     assert real.log.cells == structure.log.cells
     assert real.log.operand_cells == structure.log.operand_cells
+
+
+def test_a_block_that_runs_over_the_end_of_a_row_is_out_of_bounds(refusal: Any) -> None:
+    """Only the last row of the tensor would be left; the others would read the row below."""
+
+    def kernel(x: Any, *, tl: Any) -> None:
+        tl.load(x + 112, (2, 32), (128, 1))
+
+    message = refusal(kernel, "out-of-bounds", x=BF16)
+    assert "columns 112..143 of x, whose rows have 128; give the last tile of a row its exact width" in message
