@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pytest_kernbench.running import RunKernel
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+    from pytest_kernbench.snapshots import OpLogSnapshot
 
-__all__ = ["ahbm_chip", "ahbm_spec", "kernbench_specs", "run_kernel"]
+__all__ = ["ahbm_chip", "ahbm_spec", "kernbench_specs", "oplog_snapshot", "run_kernel"]
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +66,14 @@ def _marked(spec: AhbmSpec, request: pytest.FixtureRequest) -> AhbmSpec:
         return replace(spec, **given)
     except LaunchError as error:
         pytest.fail(f"ahbm mark: {error}", pytrace=False)
+
+
+@pytest.fixture
+def oplog_snapshot(request: pytest.FixtureRequest) -> OpLogSnapshot:
+    """The goldens of this test: `oplog_snapshot.assert_matches(run)`; `pytest --snapshot-update` renews them."""
+    from pytest_kernbench.snapshots import goldens_of
+
+    return goldens_of(request)
 
 
 @pytest.fixture

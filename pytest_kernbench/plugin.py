@@ -9,7 +9,6 @@ import pytest
 
 from pytest_kernbench import ledger, marks, workers
 from pytest_kernbench.fixtures import *  # noqa: F403  (its __all__ is the list of our fixtures)
-from pytest_kernbench.snapshots import *  # noqa: F403  (the fixture oplog_snapshot, and what keeps its goldens)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m and -k deselect: a test left out of this run still names its clauses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     workers.link(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.excinfo and "oplog_snapshot" in getattr(item, "fixturenames", ()):
+        from pytest_kernbench import snapshots
+
+        snapshots.keep_goldens(item)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""Golden op logs: the fixture `oplog_snapshot` on top of syrupy, which is imported when a test first asks for it.
+"""Golden op logs on top of syrupy: what the fixture `oplog_snapshot` gives. Imported when a test first asks for it.
 
 A golden is dropped as unused only if a test that passes does not ask for it: one that fails first keeps what it has.
 PYTEST_DONT_REWRITE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ops.difference import Difference
     from pytest_kernbench.simulator.ops.log import OpLog
 
-__all__ = ["OpLogSnapshot", "oplog_snapshot", "pytest_runtest_makereport"]
+__all__ = ["OpLogSnapshot", "goldens_of", "keep_goldens"]
 
 MOST_LINES = 400
 MOST_BYTES = 64 * 1024
@@ -97,9 +97,8 @@ class OpLogSnapshot:
         yield from (f"verifies: {value}" for key, value in self._item.user_properties if key == "verifies")
 
 
-@pytest.fixture
-def oplog_snapshot(request: pytest.FixtureRequest) -> OpLogSnapshot:
-    """The goldens of this test: `oplog_snapshot.assert_matches(run)`; `pytest --snapshot-update` renews them."""
+def goldens_of(request: pytest.FixtureRequest) -> OpLogSnapshot:
+    """What the fixture `oplog_snapshot` gives the test."""
     if _session(request.config) is None:
         pytest.fail(
             "oplog_snapshot keeps its goldens with the plugin syrupy, which is switched off: take -p no:syrupy away, "
@@ -109,10 +108,9 @@ def oplog_snapshot(request: pytest.FixtureRequest) -> OpLogSnapshot:
     return OpLogSnapshot(request.node, lambda: request.getfixturevalue("tmp_path"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def keep_goldens(item: pytest.Item) -> None:
     """Keep the goldens that a test was to compare when it failed, in whichever phase."""
-    if call.excinfo and "oplog_snapshot" in getattr(item, "fixturenames", ()) and _session(item.config) is not None:
+    if _session(item.config) is not None:
         _keep_goldens(item)
 
 

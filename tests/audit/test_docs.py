@@ -6,23 +6,28 @@ from typing import NamedTuple
 
 import pytest
 
+import pytest_kernbench.simulator.ahbm.chip  # noqa: F401  (numpy cannot be imported anew in each inner run)
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"(?:^<!-- (?P<role>test|file): (?P<name>[\w.]+) -->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:^<!-- (?P<role>test|file): (?P<name>\S+) -->\n+)?^```(?P<language>\w+)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 
 
 class Block(NamedTuple):
-    """A fenced python block; `role` and `name` are those of a comment before it, or empty.
+    """A fenced block; `role` and `name` are those of a comment before it, or empty.
 
-    `<!-- test: NAME -->` makes it a test file of that name, `<!-- file: NAME.py -->` a file beside the page's tests.
+    `<!-- test: NAME -->` makes it a test file of that name, `<!-- file: PATH -->` a file beside the page's tests. What
+    lies below `__snapshots__/test_NAME` are goldens that the test file of that name has to match.
     """
 
     page: Path
     line: int
     role: str
     name: str
+    language: str
     code: str
 
 
@@ -30,13 +35,20 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
         Block(
-            page, text[: match.start("code")].count("\n") + 1, match["role"] or "", match["name"] or "", match["code"]
+            page,
+            text[: match.start("code")].count("\n") + 1,
+            match["role"] or "",
+            match["name"] or "",
+            match["language"],
+            match["code"],
         )
         for match in BLOCK.finditer(text)
     ]
 
 
-BLOCKS = [block for page in PAGES for block in blocks(page)]
+EVERY = [block for page in PAGES for block in blocks(page)]
+FILES = [block for block in EVERY if block.role == "file"]
+BLOCKS = [block for block in EVERY if block.language == "python"]
 TESTS = [block for block in BLOCKS if block.role == "test" or "def test_" in block.code]
 
 
@@ -64,12 +76,16 @@ def test_a_block_compiles(block: Block) -> None:
 def test_a_block_with_a_test_passes(block: Block, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p kernbench -p syrupy --strict-markers")
-    for beside in BLOCKS:
-        if beside.page == block.page and beside.role == "file":
-            (pytester.path / beside.name).write_text(beside.code, encoding="utf-8")
-    pytester.makepyfile(**{f"test_{block.name or 'block'}": block.code})
+    name = f"test_{block.name or 'block'}"
+    beside = [each for each in FILES if each.page == block.page]
+    for each in beside:
+        path = pytester.path / each.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(each.code, encoding="utf-8")
+    pytester.makepyfile(**{name: block.code})
+    has_goldens = any(each.name.startswith(f"__snapshots__/{name}/") for each in beside)
 
-    result = pytester.runpytest_inprocess("--snapshot-update")
+    result = pytester.runpytest_inprocess(name + ".py", *([] if has_goldens else ["--snapshot-update"]))
 
     assert result.ret == 0, where(block)
     assert result.parseoutcomes().get("passed", 0) > 0
