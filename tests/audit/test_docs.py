@@ -67,6 +67,13 @@ def test_every_fence_that_says_python_was_read() -> None:
     assert len(BLOCKS) == fences
 
 
+def test_every_golden_on_a_page_is_compared_by_a_test_of_that_page() -> None:
+    goldens = {(each.page, each.name.split("/")[1]) for each in FILES if each.name.startswith("__snapshots__/")}
+
+    assert goldens
+    assert goldens <= {(each.page, f"test_{each.name}") for each in TESTS if each.role == "test"}
+
+
 @pytest.mark.parametrize("block", BLOCKS, ids=where)
 def test_a_block_compiles(block: Block) -> None:
     compile("\n" * (block.line - 1) + block.code, block.page.name, "exec")
