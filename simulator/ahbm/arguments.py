@@ -81,13 +81,14 @@ def array(what: str, values: Any) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 class Call(NamedTuple):
-    """A kernel and what it is called with, `tl` aside; `code` is where its lines are."""
+    """A kernel and what it is called with, `tl` aside; `code` is where its lines are, `named` the arguments by name."""
 
     kernel: Callable[..., Any]
     name: str
     code: CodeType
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    named: dict[str, Any]
 
 
 def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -103,12 +104,13 @@ def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     if "tl" in kwargs:
         raise LaunchError(f"kernel {name} was given tl = {kwargs['tl']!r}: each program gets its own; leave it out")
     try:
-        signature.bind(*args, tl=None, **kwargs)
+        named = signature.bind(*args, tl=None, **kwargs).arguments
     except TypeError as error:
         raise LaunchError(
             f"kernel {name}{signature}: {error}; give every argument but tl, by position where run has one of its name"
         ) from None
-    return Call(kernel, name, code, args, kwargs)
+    del named["tl"]
+    return Call(kernel, name, code, args, kwargs, named)
 
 
 def _signature(kernel: object) -> inspect.Signature | None:

@@ -185,11 +185,12 @@ def _header(call: arguments.Call, launch: Launch) -> dict[str, str]:
     header = {"device": "ahbm", "kernel": call.name, "grid": str(ranks) if cubes == 1 else f"{ranks}x{cubes}"}
     if launch.placement != tuple(range(ranks)):
         header["placement"] = ",".join(map(str, launch.placement))
-    for value in (*call.args, *call.kwargs.values()):
+    for name, value in call.named.items():
         if isinstance(value, Tensor):
             header[value.name] = f"{'x'.join(map(str, value.shape))} {value.dtype} at {value.place}"
-    numbers = {name: value for name, value in call.kwargs.items() if isinstance(value, (bool, int, float))}
-    return header | {name: repr(value) for name, value in numbers.items()}
+        elif isinstance(value, (bool, int, float)):
+            header[name] = repr(value)
+    return header
 
 
 def _grid(spec: AhbmSpec, grid: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -123,13 +123,13 @@ class Speech:
         return block
 
     def _within_rows(self, site: int, call: str, block: Block) -> None:
-        """A block that steps by whole rows of its tensor does not run over the end of one into the next."""
+        """A part of each row, row by row, does not run over the end of one row into the next."""
         pointer, item = block.pointer, block.pointer.dtype.itemsize
         row = pointer.row
         if len(block.shape) != 2 or row <= 1 or block.strides[1] != item or block.strides[0] % (row * item):
             return
         first = pointer.offset % row
-        if block.shape[0] > 1 and block.strides[0] and first + block.shape[1] > row:
+        if block.shape[0] > 1 and block.strides[0] and block.shape[1] <= row < first + block.shape[1]:
             fact = f"columns {first}..{first + block.shape[1] - 1} of {pointer.allocation.name}, whose rows have {row}"
             self._refuse(site, "out-of-bounds", call, fact, "give the last tile of a row its exact width")
 
