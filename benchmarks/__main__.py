@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -23,8 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     for name in ONE_THREAD:  # has to be said before numpy is imported, for ours and theirs
         os.environ.setdefault(name, "1")
-    from benchmarks.clock import Session
-
+    try:
+        from benchmarks.clock import Session
+    except ModuleNotFoundError as error:
+        if error.name != "simpy":
+            raise
+        sys.exit("benchmarks: SimPy is the unit of time and is not installed: python -m pip install -e '.[bench]'")
     repetitions, pairs = (2, 5) if options.quick else (5, 31)
     measure(Session(repetitions, pairs, options.pallas), options.rows, options.json)
 
