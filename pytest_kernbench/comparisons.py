@@ -97,7 +97,7 @@ def wrote(log: OpLog, tensor: Any, shape: Index, at: Index) -> str:
     """The op that wrote the bytes of element `at` last; `shape` is that of the whole array that a run returns."""
     lead = len(shape) - len(tensor.shape)
     home = _home(log, tensor, shape[:lead], at[:lead])
-    byte = int(np.ravel_multi_index(at[lead:], tensor.shape)) * tensor.dtype.itemsize
+    byte = tensor.layout.element(at[lead:], tensor.shape) * tensor.dtype.itemsize
     rows = log.where(unit=WRITE_UNITS, writes=tensor.name)
     writers = [row for row in rows if _writes(row, home, tensor.name, byte)]
     if not writers:

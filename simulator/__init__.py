@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         LivelockError,
         SimError,
     )
+    from pytest_kernbench.simulator.memory.layout import RowMajor, TileBlocked
     from pytest_kernbench.simulator.ops.log import OpLog
     from pytest_kernbench.simulator.ops.retime import Retimed, retime
 
@@ -40,8 +41,10 @@ __all__ = [
     "LivelockError",
     "OpLog",
     "Retimed",
+    "RowMajor",
     "Run",
     "SimError",
+    "TileBlocked",
     "Timing",
     "retime",
 ]
@@ -51,7 +54,9 @@ _HOME = {
     "AhbmSpec": "ahbm.spec",
     "OpLog": "ops.log",
     "Retimed": "ops.retime",
+    "RowMajor": "memory.layout",
     "Run": "device",
+    "TileBlocked": "memory.layout",
     "Timing": "ahbm.timing",
     "retime": "ops.retime",
 }

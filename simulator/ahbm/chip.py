@@ -18,6 +18,7 @@ from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import HazardError, LaunchError
 from pytest_kernbench.simulator.memory.dtypes import Array, dtype_named
+from pytest_kernbench.simulator.memory.layout import ROW_MAJOR, RowMajor
 from pytest_kernbench.simulator.memory.space import Space
 
 BLOCK_ALIGNMENT = 256
@@ -38,13 +39,14 @@ class AhbmChip:
 
     def tensor(
         self, name: str, shape: int | Sequence[int], dtype: object = "bfloat16", data: Any = None,
-        place: str | int = "local", *, axes: Sequence[str] = (), valid: Any = None,
+        place: str | int = "local", *, axes: Sequence[str] = (), valid: Any = None, layout: RowMajor = ROW_MAJOR,
     ) -> Tensor:  # fmt: skip
         """A tensor in HBM; `shape` is one part's.
 
         `data` for "local" has a leading axis of ranks, or two of (cubes, ranks); else it has the part's shape. Without
         data it is an output, or the run is structure only. `axes` names the axes, so that a product that matches by
         size alone is refused. `valid`: rows of a part that mean something, a number or one a rank (or cube and rank).
+        `layout`: how a part lies in memory, such as `TileBlocked(64)`; data and `run.array` have `shape` all the same.
         Raises LaunchError for what does not fit.
         """
         arguments.tensor_name(name)
@@ -52,7 +54,12 @@ class AhbmChip:
         if size is None:
             raise LaunchError(f"tensor {name!r}: shape {shape!r} wants 1 to {arguments.MOST_AXES} whole numbers > 0")
         where, names = self._place(name, place), _axes(name, axes, size)
-        tensor = Tensor(self, name, size, dtype_named(dtype), where, names, self._top)
+        if not isinstance(layout, RowMajor):
+            raise LaunchError(f"tensor {name!r}: layout {layout!r} is none; give RowMajor() or TileBlocked(tile)")
+        try:
+            tensor = Tensor(self, name, size, dtype_named(dtype), where, names, self._top, layout)
+        except ValueError as error:
+            raise LaunchError(f"tensor {name!r}: {error}") from None
         if valid is not None:
             tensor.limit(valid)
         if data is not None:
@@ -153,7 +160,7 @@ class AhbmChip:
 
     def view(self, tensor: Tensor, space: Space) -> Array:
         """The part of `tensor` in `space`, as it is in memory."""
-        return np.ndarray(tensor.shape, tensor.dtype, space.bytes(self._top), tensor.offset)
+        return np.ndarray(tensor.stored, tensor.dtype, space.bytes(self._top), tensor.offset)
 
     def array(self, tensor: Tensor, grid: tuple[int, int], computed: bool) -> Array:
         """A copy of the parts: (ranks, ...) for "local", one part otherwise; a leading axis of cubes if several."""
@@ -176,7 +183,7 @@ class AhbmChip:
             raise LaunchError(
                 f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched"
             )
-        return np.array(self.view(tensor, space))
+        return tensor.layout.restore(np.array(self.view(tensor, space)), tensor.shape)
 
 
 def _header(call: arguments.Call, launch: Launch) -> dict[str, str]:
@@ -187,7 +194,7 @@ def _header(call: arguments.Call, launch: Launch) -> dict[str, str]:
         header["placement"] = ",".join(map(str, launch.placement))
     for name, value in call.named.items():
         if isinstance(value, Tensor):
-            header[value.name] = f"{'x'.join(map(str, value.shape))} {value.dtype} at {value.place}"
+            header[value.name] = f"{'x'.join(map(str, value.stored))} {value.dtype} at {value.place}"
         elif isinstance(value, (bool, int, float)):
             header[name] = repr(value)
     return header

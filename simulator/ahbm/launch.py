@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +136,12 @@ class Launch:
         if self.data:
             tensor.put(home, self.chip.view(tensor, space))
         rows = tensor.valid_rows(home)
-        allocation.past = rows < tensor.shape[0]
+        allocation.past = rows < tensor.shape[0] or math.prod(tensor.stored) > math.prod(tensor.shape)
         allocation.filled, allocation.valid = tensor.written.get(home, (False, None))
         if rows and (tensor.part(home) is not None or not self.data):
-            for observe in self.sim.probes.host_write:
-                observe(allocation, lo, lo + tensor.nbytes // tensor.shape[0] * rows)
+            for first, last in tensor.layout.valid(tensor.shape, rows, tensor.dtype.itemsize):
+                for observe in self.sim.probes.host_write:
+                    observe(allocation, lo + first, lo + last)
 
     def keep(self, tensors: list[Tensor], checked: bool) -> None:
         """Remember which bytes of the tensors are valid: they stay in HBM. Without checkers, all are taken to be."""
@@ -153,7 +155,7 @@ class Launch:
         home = tensor.home((pe.cube, pe.rank))
         program = home[0] * self.grid[0] + home[1]
         allocation = self._parts[id(tensor), home]
-        return Pointer(tl, allocation, program, self.pes[program].number, tensor.shape, tensor.dtype, tensor.axes)
+        return Pointer(tl, allocation, program, self.pes[program].number, tensor.stored, tensor.dtype, tensor.axes)
 
     # Kernels
 

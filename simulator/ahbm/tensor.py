@@ -11,6 +11,7 @@ from pytest_kernbench.simulator.ahbm import arguments
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType, uint8
+from pytest_kernbench.simulator.memory.layout import ROW_MAJOR, RowMajor
 
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
@@ -26,14 +27,17 @@ class Tensor:
     """
 
     def __init__(
-        self, chip: AhbmChip, name: str, shape: tuple[int, ...], dtype: DType, place: str | int, axes: Axes, offset: int
-    ) -> None:
+        self, chip: AhbmChip, name: str, shape: tuple[int, ...], dtype: DType, place: str | int, axes: Axes,
+        offset: int, layout: RowMajor = ROW_MAJOR,
+    ) -> None:  # fmt: skip
         self.chip = chip
         self.name = name
         self.shape = shape
         self.dtype = dtype
         self.place = place
-        self.axes = axes
+        self.layout = layout
+        self.stored = layout.stored(shape)  # the shape in memory, and its axes
+        self.axes = layout.axes(axes)
         self.offset = offset  # byte of every slice it is in
         self.valid: Array | None = None  # of no axis, of ranks, or of cubes and ranks
         self.data: Array | None = None
@@ -45,7 +49,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes of one part."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.stored) * self.dtype.itemsize
 
     def limit(self, valid: object) -> None:
         """Only so many rows mean something. Raises LaunchError unless they are rows the tensor has."""
@@ -117,8 +121,9 @@ class Tensor:
         part = self.part(home)
         if part is not None and home not in self.homes:
             self.homes.add(home)
-            view[...] = part.astype(self.dtype)
-            view[self.valid_rows(home) :].view(np.uint8)[...] = POISON
+            values = part.astype(self.dtype, order="C")
+            values[self.valid_rows(home) :].view(np.uint8)[...] = POISON
+            view[...] = self.layout.arrange(values)
 
     def __repr__(self) -> str:
         return f"<tensor {self.name} {self.shape} {self.dtype} at {self.place}>"
