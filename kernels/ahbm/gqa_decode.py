@@ -30,21 +30,23 @@ def gqa_decode(
     state = empty_state(group, d, tl)
     if length:
         q_group = tl.load(q + tl.program_id(1) * group * d, (group, d))  # query head h belongs to KV head h // group
-        sweep(q_group, k, v, state, length, d, tile, scale, tl)
+        state = sweep(q_group, k, v, state, length, d, tile, scale, tl)
     reduce_to_root(state, rank, tree(n, mesh), o, tl)
 
 
-def sweep(q: Any, k: Any, v: Any, state: State, length: int, d: int, tile: int, scale: float, tl: Any) -> None:
-    """Fold rows [0, length) of K and V into `state`; the last tile has its exact width (R16)."""
+def sweep(q: Any, k: Any, v: Any, state: State, length: int, d: int, tile: int, scale: float, tl: Any) -> State:
+    """`state` with rows [0, length) of K and V folded in; the last tile has its exact width (R16)."""
     tiles = [(first, min(tile, length - first)) for first in range(0, length, tile)]
     scores = score_buffers([width for _, width in tiles], q.shape[0], tl)
     ahead = score(q, k, *tiles[0], d, scale, scores[0], tl)
+    spare = tl.empty(state[0].shape)
     for j, (first, width) in enumerate(tiles):
         current = ahead
         if j + 1 < len(tiles):
             ahead = score(q, k, *tiles[j + 1], d, scale, scores[j + 1], tl)
         with tl.scratch_scope():
-            fold(tl.wait(current), v + first * d, width, d, state, tl)
+            state, spare = fold(tl.wait(current), v + first * d, width, d, state, spare, tl), state[0]
+    return state
 
 
 def score_buffers(widths: list[int], rows: int, tl: Any) -> list[Any]:
@@ -65,11 +67,14 @@ def score(q: Any, k: Any, first: int, width: int, d: int, scale: float, out: Any
         return tl.composite("gemm", q, tile, trans_b=True, out=out, epilogue=(("scale", scale),))
 
 
-def fold(s: Any, v: Any, width: int, d: int, state: State, tl: Any) -> None:
-    """One step of the online softmax: `state` takes in the scores `s` and their rows of V."""
+def fold(s: Any, v: Any, width: int, d: int, state: State, spare: Any, tl: Any) -> State:
+    """One step of the online softmax: `state` with the scores `s` and their rows of V; its m is in `spare` then.
+
+    l and O are written in place; m takes turns between two buffers, since the old one is still needed beside the new.
+    """
     m, l, o = state
     with tl.region("softmax"):
-        m_new = tl.maximum(m, tl.max(s))
+        m_new = tl.maximum(m, tl.max(s), out=spare)
         p = tl.exp(s - m_new)
         p_stored = tl.cast(p, v.dtype)
     with tl.region("PV"):
@@ -77,9 +82,9 @@ def fold(s: Any, v: Any, width: int, d: int, state: State, tl: Any) -> None:
     with tl.region("softmax"):
         corr = tl.exp(m - m_new)
         tl.add(l * corr, tl.sum(p), out=l)
-        tl.assign(m, m_new)
         rescaled = o * corr
         tl.add(rescaled, tl.wait(part), out=o)
+    return m_new, l, o
 
 
 def reduce_to_root(state: State, rank: int, shape: Tree, o: Any, tl: Any) -> None:
