@@ -17,7 +17,7 @@ from pytest_kernbench.kernels.reference.bounds import Decode as Work
 from pytest_kernbench.simulator.ahbm.spec import ISSUE_COSTS, AhbmSpec
 
 LENGTHS = tuple(1024 << doubling for doubling in range(3, 8))  # 8K..128K
-OPS_PER_SCORE, INSTRUCTIONS_PER_TILE = 6, 13  # of `gqa_decode`: lane cycles a score, MATH instructions a tile
+OPS_PER_SCORE, INSTRUCTIONS_PER_TILE = 6, 12  # of `gqa_decode`: lane cycles a score, MATH instructions a tile
 
 
 def latencies(session: Session) -> Iterator[Result]:
