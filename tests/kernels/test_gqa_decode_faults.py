@@ -67,9 +67,7 @@ def test_one_score_buffer_with_issue_ahead_is_a_race(decode, problem, broken, li
     kinds, text = found(decode(case, kernel, check="collect", schedule=schedule))
 
     assert {kind for kind, _ in kinds} == {"race-raw"}
-    assert (
-        line_of('return tl.composite("gemm", q, tile') in text and line_of("m_new = tl.maximum(m, tl.max(s)") in text
-    )
+    assert line_of('return tl.composite("gemm", q, tile') in text and line_of("m_new = tl.maximum(m, tl.max(s)") in text
     assert wrong_under_some_schedule(decode, case, kernel)
 
 

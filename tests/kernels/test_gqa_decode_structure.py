@@ -145,9 +145,8 @@ def test_scratch_does_not_grow_with_the_context(decode, problem):
 
 @pytest.mark.adr("0060", "11.5")
 def test_without_scopes_the_same_sweep_runs_out_of_scratch(decode, problem, broken):
-    leaky = broken(
-        gqa_decode, {"        with tl.scratch_scope():\n            state, spare": "        if True:\n            state, spare"}
-    )
+    scope = "with tl.scratch_scope():\n            state, spare"
+    leaky = broken(gqa_decode, {scope: "if True:\n            state, spare"})
 
     with pytest.raises(KernelError, match=r"capacity.*holds 1048576 bytes"):
         decode(problem(s=131072, n=8, tile=256, data=False), leaky)
