@@ -147,3 +147,16 @@ def test_the_baseline_gives_the_same_attention_to_everyone(baseline, problem, n)
     run = baseline(case)
 
     ka.assert_matches_reference(run, "O", np.stack([case.by_cube()] * n), case.error)
+
+
+@pytest.mark.adr("0060", "3", "4")
+@pytest.mark.parametrize("n", [1, 8])
+def test_logits_below_any_finite_start_are_attended_to(decode, problem, n):
+    """Every score is near -18000: a running maximum that began at -1e4 would see nothing (R20)."""
+    case = problem(s=150, n=n)
+    q, k, v = case.inputs
+    case.__dict__["inputs"] = (q * 0 + 40, (k.astype(np.float32) / 8 - 40).astype(k.dtype), v)
+    run = decode(case)
+
+    assert_right(run, case)
+    assert np.abs(case.by_cube()).max() > 0.1
