@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-import pytest_kernbench.simulator.ahbm.chip  # noqa: F401  (numpy cannot be imported anew in each inner run)
+import pytest_kernbench.simulator.ahbm.chip
+import pytest_kernbench.simulator.ops.difference
+import pytest_kernbench.simulator.ops.text  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import pytest_kernbench.simulator.ahbm.chip  # noqa: F401  (numpy cannot be imported anew in each inner run)
+import pytest_kernbench.simulator.ahbm.chip
+import pytest_kernbench.simulator.ops.difference
+import pytest_kernbench.simulator.ops.text  # noqa: F401
 from pytest_kernbench import snapshots
 
 KERNEL = """
