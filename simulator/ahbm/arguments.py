@@ -41,6 +41,8 @@ def wholes(values: object) -> tuple[int, ...] | None:
 
 def shape(given: object) -> tuple[int, ...] | None:
     """`given` as a shape if it is one: a number, or a sequence of 1 to `MOST_AXES` numbers, all > 0."""
+    if type(given) is tuple and len(given) == 2 and type(given[0]) is type(given[1]) is int and min(given) > 0:
+        return given  # what nearly every call says
     one = whole(given)
     found = wholes(given) if one is None else (one,)
     return found if found and len(found) <= MOST_AXES and min(found) > 0 else None

@@ -86,9 +86,10 @@ class Block:
     @property
     def last(self) -> int:
         """The highest element of the tensor that the block reaches."""
-        item = self.pointer.dtype.itemsize
-        reach = (stride // item * (size - 1) for stride, size in zip(self.strides, self.shape, strict=True))
-        return self.pointer.offset + sum(reach)
+        reach = 0
+        for stride, size in zip(self.strides, self.shape, strict=True):
+            reach += stride * (size - 1)
+        return self.pointer.offset + reach // self.pointer.dtype.itemsize
 
     def regions(self) -> tuple[Region, ...]:
         pointer = self.pointer

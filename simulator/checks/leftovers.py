@@ -24,10 +24,10 @@ class LeftoverChecker(Observer):
         self._findings: list[Hazard] = []
 
     def issue(self, op: Any) -> None:
-        if op.name == "writeback":  # who waits for a composite into HBM waits for this
-            composite = op.after[0]
-            self._last[composite.kernel.program, composite.pipe.name].remove(composite)
         if op.name in AWAITED:
+            if op.name == "writeback":  # who waits for a composite into HBM waits for this
+                composite = op.after[0]
+                self._last[composite.kernel.program, composite.pipe.name].remove(composite)
             self._last.setdefault((op.kernel.program, op.pipe.name), []).append(op)
 
     def wake(self, kernel: Any, op: Any) -> None:
