@@ -31,7 +31,7 @@ class SpecError(ValueError):
     """A spec document says something that cannot be understood; the message begins with file and line."""
 
 
-class Clause(NamedTuple):  # a dataclass takes a start-up six times as long to make
+class Clause(NamedTuple):  # a dataclass takes a start-up some eight times as long to make
     """One numbered promise of a document. `text` is empty when the clause was read from the index."""
 
     number: str

@@ -43,9 +43,5 @@ def _name(dtype: object) -> str:
 
 
 def to_float32(values: Array) -> Array:
-    """`values` exactly, in float32. Shifting bits is five times faster than the generic cast."""
-    if values.dtype is float32:
-        return values
-    if values.dtype == bfloat16:
-        return (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32, copy=False)
+    """`values` exactly, in float32; float32 itself is not copied."""
+    return values.astype(float32, copy=False)
