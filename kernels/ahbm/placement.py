@@ -28,35 +28,35 @@ def valid_len(kv_len: int, start_pe: int, rank: int, n: int) -> int:
     `kv_len` counts cached tokens *including* one appended for this step (R14). Raises ValueError for a rank outside
     0..n-1 or a negative length.
     """
-    _check_rank(rank, n)
-    _check_count("kv_len", kv_len)
+    check_rank(rank, n)
+    check_count("kv_len", kv_len)
     return kv_len // n + (_offset(start_pe, rank, n) < kv_len % n)
 
 
 def owner(token: int, start_pe: int, n: int) -> int:
     """The rank that holds `token`, a position in the whole sequence (ADR-0060 0, layers 1 and 2)."""
-    _check_ranks(n)
-    _check_count("token", token)
+    check_ranks(n)
+    check_count("token", token)
     return (start_pe + token) % n
 
 
 def slot(token: int, n: int) -> int:
     """The row of its owner's K and V caches in which `token` lies (ADR-0060 2.1); it does not depend on `start_pe`."""
-    _check_ranks(n)
-    _check_count("token", token)
+    check_ranks(n)
+    check_count("token", token)
     return token // n
 
 
 def token_of(slot: int, rank: int, start_pe: int, n: int) -> int:
     """The position in the whole sequence of row `slot` of `rank`'s caches (ADR-0060 2.1), which RoPE uses (P5)."""
-    _check_rank(rank, n)
-    _check_count("slot", slot)
+    check_rank(rank, n)
+    check_count("slot", slot)
     return slot * n + _offset(start_pe, rank, n)
 
 
 def writes_next(kv_len_before_append: int, start_pe: int, rank: int, n: int) -> bool:
     """Whether `rank` stores the token that is appended to `kv_len_before_append` cached ones (ADR-0060 2.2, R14)."""
-    _check_rank(rank, n)
+    check_rank(rank, n)
     return owner(kv_len_before_append, start_pe, n) == rank
 
 
@@ -65,20 +65,23 @@ def _offset(start_pe: int, rank: int, n: int) -> int:
     return (rank - start_pe) % n
 
 
-def _check_ranks(n: int) -> None:
+def check_ranks(n: int) -> None:
+    """Raise ValueError for a group without ranks."""
     if n < 1:
         raise ValueError(f"a group needs at least 1 rank, n is {n}")
 
 
-def _check_rank(rank: int, n: int) -> None:
-    _check_ranks(n)
+def check_rank(rank: int, n: int) -> None:
+    """Raise ValueError for a rank outside 0..n-1."""
+    check_ranks(n)
     if not 0 <= rank < n:
         raise ValueError(
             f"rank {rank} is outside a group of {n}, its ranks are 0..{n - 1}: a PE of no group has no tokens"
         )
 
 
-def _check_count(name: str, value: int) -> None:
+def check_count(name: str, value: int) -> None:
+    """Raise ValueError for a negative length, position or slot."""
     if value < 0:
         raise ValueError(f"{name} is {value}: it counts from 0")
 
@@ -122,7 +125,7 @@ def tree(n: int, mesh: Mesh) -> Tree:
     column, then that column to its middle row (R24); the full mesh takes ceil(rows / 2) + ceil(cols / 2) rounds (0 for
     a side of 1). Both roots sit at (rows // 2, cols // 2). Raises ValueError if the mesh is smaller than `n`.
     """
-    _check_fits(n, mesh)
+    check_fits(n, mesh)
     if all(side in GRAY_SIDES for side in mesh):
         return _assemble(mesh, *_binomial(n, mesh))
     return _assemble(mesh, *_rows_then_column(n, mesh))
@@ -137,11 +140,17 @@ def direction(src_pe: int, dst_pe: int, mesh: Mesh) -> str:
     for name, (down, right) in _STEPS.items():
         if (src[0] + down, src[1] + right) == dst:
             return name
-    hops = abs(src[0] - dst[0]) + abs(src[1] - dst[1])
+    apart = hops(src_pe, dst_pe, mesh)
     raise ValueError(
-        f"PE {src_pe} at {src} and PE {dst_pe} at {dst} are {hops} hops apart on {_name(mesh)}, neighbours are 1: "
+        f"PE {src_pe} at {src} and PE {dst_pe} at {dst} are {apart} hops apart on {_name(mesh)}, neighbours are 1: "
         "take the pairs of tree(n, mesh), or forward hop by hop"
     )
+
+
+def hops(src_pe: int, dst_pe: int, mesh: Mesh) -> int:
+    """The links of the shortest way between two PEs. Raises ValueError for a PE outside the mesh."""
+    (src_row, src_col), (dst_row, dst_col) = _position(src_pe, mesh), _position(dst_pe, mesh)
+    return abs(src_row - dst_row) + abs(src_col - dst_col)
 
 
 def opposite(direction: str) -> str:
@@ -233,11 +242,12 @@ def _position(pe: int, mesh: Mesh) -> tuple[int, int]:
     return divmod(pe, cols)
 
 
-def _check_fits(n: int, mesh: Mesh) -> None:
+def check_fits(n: int, mesh: Mesh) -> None:
+    """Raise ValueError if the mesh is smaller than `n`."""
     rows, cols = mesh
     if rows < 1 or cols < 1:
         raise ValueError(f"{_name(mesh)} has no PE: give both sides at least 1")
-    _check_ranks(n)
+    check_ranks(n)
     if n > rows * cols:
         raise ValueError(f"{n} ranks do not fit {_name(mesh)} of {rows * cols} PEs: take fewer ranks or a larger mesh")
 
