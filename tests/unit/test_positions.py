@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_kernbench.kernels.ahbm import positions
 from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight, visible_keys
 
 spans = st.builds(Span, st.integers(0, 40), st.integers(1, 12), st.integers(1, 9))
@@ -114,13 +115,19 @@ def test_a_window_that_falls_between_keys_sees_none_of_them() -> None:
     assert sight(Span(3, 90, 8), keys, 4) is Sight.SOME, "3 positions behind is inside a window of 4"
 
 
-def test_sight_asks_few_pairs_of_long_spans() -> None:
-    """Seconds if it went over either side of ten million."""
-    long = Span(0, 10**7, 8)
+def test_sight_asks_few_pairs_of_long_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    nearest = positions._nearest_behind
+    monkeypatch.setattr(positions, "_nearest_behind", lambda query, keys: asked.append(query) or nearest(query, keys))
+    long, few = Span(0, 10**5, 8), Span(3, 5, 8)
+
     assert sight(long, long, 128) is Sight.SOME
-    assert sight(Span(4, 10**7, 8), long, 8) is Sight.SOME
-    assert sight(Span(3, 5, 8), long, 2) is Sight.NONE
-    assert sight(long, Span(3, 5, 8), 2) is Sight.NONE
+    assert sight(Span(4, 10**5, 8), long, 8) is Sight.SOME
+    assert len(asked) == 2, "a window as long as a step shows a key to the first query that has one behind it"
+
+    assert sight(few, long, 2) is Sight.NONE
+    assert sight(long, few, 2) is Sight.NONE
+    assert len(asked) == 2 + 2 * few.count, "the shorter span asks"
 
 
 def test_an_empty_span_or_one_that_stands_still_is_refused() -> None:
