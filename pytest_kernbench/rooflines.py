@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_kernbench.readings import Ints, causal_order, of_programs, say
-from pytest_kernbench.simulator.ahbm.timing import Timing
+from pytest_kernbench.simulator.ahbm.timing import EXPONENTIALS, Timing
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import NONE, OpLog, Row, Selection
 
@@ -110,7 +110,7 @@ def _tiles(log: OpLog, spec: Any) -> Ints:
 def _math(log: OpLog, spec: Any) -> Any:
     """For each program, start-up of its MATH ops and elements over lanes."""
     ops = log.where(unit="MATH")
-    exponentials = ops.where(name="exp")
+    exponentials = ops.where(name=EXPONENTIALS)
     elements = of_programs(log, ops, "work") + of_programs(log, exponentials, "work") * (
         spec.exp_cycles_per_element - 1
     )

@@ -21,6 +21,25 @@ if TYPE_CHECKING:
 Axes = tuple[str, ...]
 
 
+def merged_axes(shape: tuple[int, ...], axes: Axes, merged: tuple[int, ...]) -> Axes:
+    """Names of `merged`, whose axes are products of neighbours of `shape`; none if one of them is not.
+
+    Axes of size 1 come and go: they have no part in the order of elements.
+    """
+    left = [(size, name) for size, name in zip(shape, axes, strict=False) if size != 1]
+    names = []
+    for size in merged:
+        taken, product = [], 1
+        while product < size and left:
+            part, name = left.pop(0)
+            product *= part
+            taken.append(name)
+        if product != size:
+            return ()
+        names.append("*".join(taken) or "1")
+    return tuple(names) if axes else ()
+
+
 class Pointer:
     """An element of a tensor in some PE's HBM; `ptr + n` is n elements further on (R4). `tl` took it as an argument."""
 
@@ -82,6 +101,10 @@ class Block:
         self.shape = shape
         self.strides = row_major(shape, item) if strides is None else tuple(stride * item for stride in strides)
         self.axes = pointer.axes[-len(shape) :] if len(pointer.axes) >= len(shape) else ()
+
+    @property
+    def dtype(self) -> DType:
+        return self.pointer.dtype
 
     @property
     def last(self) -> int:

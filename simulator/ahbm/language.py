@@ -6,11 +6,12 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import difflib
+import math
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_kernbench.simulator.ahbm.arguments import is_name, whole
-from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
+from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer, merged_axes
 from pytest_kernbench.simulator.ahbm.language_gemm import GemmOps
 from pytest_kernbench.simulator.ahbm.language_math import MathOps
 from pytest_kernbench.simulator.ahbm.language_queue import QueueOps
@@ -58,10 +59,31 @@ class Language(GemmOps, QueueOps, MathOps):
         if not isinstance(h, Handle) or len(h.shape) != 2:
             self._refuse(site, "bad-parameter", "trans", f"got {h!r}", "pass a handle with two axes")
         self._here(h, "trans", site)
-        seen = Handle(self, h.shape[::-1], h.dtype)
-        seen.allocation, seen.regions, seen.cells, seen.transposed = h.allocation, h.regions, h.cells, not h.transposed
-        seen.axes, seen.op, seen.completion = h.axes[::-1], h.op, h.completion
-        seen.channel, seen.readers = h.channel, h.readers
+        seen = self._alias(h, h.shape[::-1], h.axes[::-1])
+        seen.transposed = not h.transposed
+        return seen
+
+    def reshape(self, h: Handle, shape: tuple[int, ...]) -> Handle:
+        """`h` seen as `shape`: the same elements in the same order; no op, and never a transpose (R11, B-57)."""
+        site = self._site()
+        if not isinstance(h, Handle):
+            self._refuse(site, "bad-parameter", "reshape", f"got {h!r}", "pass a handle")
+        self._here(h, "reshape", site)
+        shape = self._shape(site, "reshape", shape)
+        if math.prod(shape) != h.size:
+            fact = f"{h.shape} has {h.size} elements, {shape} has {math.prod(shape)}"
+            self._refuse(site, "bad-parameter", "reshape", fact, "give a shape with as many elements")
+        if h.transposed:
+            fact = f"{h.shape} is seen transposed, so its elements are not in order in memory"
+            self._refuse(site, "bad-parameter", "reshape", fact, "reshape first, then tl.trans")
+        return self._alias(h, shape, merged_axes(h.shape, h.axes, shape))
+
+    def _alias(self, h: Handle, shape: tuple[int, ...], axes: tuple[str, ...]) -> Handle:
+        """The data of `h` under another shape."""
+        seen = Handle(self, shape, h.dtype)
+        seen.allocation, seen.regions, seen.cells, seen.axes = h.allocation, h.regions, h.cells, axes
+        seen.op, seen.completion = h.op, h.completion
+        seen.channel, seen.number, seen.readers = h.channel, h.number, h.readers
         return seen
 
     def wait(self, *handles: Handle | Op) -> Any:

@@ -18,20 +18,30 @@ OWN_FILES.add(__file__)
 class DmaOps(Speech):
     """What the DMA units do on the kernel's behalf."""
 
-    def load(self, ptr: Pointer, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Handle:
+    def load(
+        self, ptr: Pointer, shape: tuple[int, ...], strides: tuple[int, ...] | None = None, *,
+        out: Handle | None = None,
+    ) -> Handle:  # fmt: skip
         """Bring `shape` elements at `ptr` to scratch. Returns at once; the first use waits (ADR-0062).
 
-        `strides` count elements; without them the block is dense and row-major.
+        `strides` count elements; without them the block is dense and row-major. `out` is what to overwrite, a handle of
+        that shape and of the tensor's dtype; nobody may read it any more.
         """
         site = self._site()
         block = self._block(site, "load", ptr, shape, strides)
-        handle = self._allocate(block.shape, ptr.dtype, "load", site)
+        handle = self._result(out, block.shape, ptr.dtype, "load", site)
+        if handle.dtype != ptr.dtype or handle.transposed:
+            seen = "transposed" if handle.transposed else str(handle.dtype)
+            fact = f"{ptr.allocation.name} is {ptr.dtype}, out= is {seen}"
+            self._refuse(
+                site, "bad-parameter", "load", fact, "DMA moves bytes as they are: give an out= like the block"
+            )
         handle.axes = block.axes
         op = self._transfer("load", "read", self._pe.dma_read, block, block.regions(), handle.regions, site)
         if self._data:
             op.compute, op.sources, op.target = np.array, (block.array(),), handle.array()
         self._post(op)
-        handle.op = op
+        handle.op, handle.completion = op, False
         self._note_scoped(handle)
         return handle
 

@@ -20,7 +20,7 @@ from pytest_kernbench.simulator.memory.dtypes import DType, float32, uint8
 from pytest_kernbench.simulator.memory.space import Region
 from pytest_kernbench.simulator.ops.log import NONE, WIDTH, pack_row
 from pytest_kernbench.simulator.ops.op import Op
-from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, REDUCTIONS
+from pytest_kernbench.simulator.ops.semantics.elementwise import ELEMENTWISE, REDUCTIONS, iota
 from pytest_kernbench.simulator.ops.unit import Unit
 
 OWN_FILES.add(__file__)
@@ -28,6 +28,7 @@ MASKS = frozenset({"less", "less_equal", "greater", "greater_equal"})
 Number = int | float
 BEYOND = 2.0**128 - 2.0**103  # the least number that rounds to infinity in float32
 HUGE = 2**1023
+EXACT = 2**24  # float32 holds every whole number up to here
 
 
 class MathOps(Speech):
@@ -59,6 +60,25 @@ class MathOps(Speech):
     def full(self, shape: Shape, value: Number, dtype: object = float32) -> Handle:
         """Scratch of `shape` full of `value`: one MATH op."""
         return self._fill("full", shape, value, dtype)
+
+    def iota(self, shape: Shape, axis: int, start: Number = 0, step: Number = 1) -> Handle:
+        """float32 of `shape` that counts `start + step * index` along `axis`: one MATH op. Positions for masks (5.4).
+
+        Refuses numbers that float32 would round: whole ones beyond 2**24.
+        """
+        site = self._site()
+        shape, along = self._shape(site, "iota", shape), whole(axis)
+        if along is None or not -len(shape) <= along < len(shape):
+            self._refuse(site, "bad-parameter", "iota", f"axis {axis!r} of {shape}", "name an axis it has")
+        first, by = (self._number(each, "iota", site, "pass a number") for each in (start, step))
+        last = first + by * (shape[along] - 1)
+        if not max(abs(first), abs(last)) <= EXACT:
+            fact = f"it counts from {first:g} to {last:g}, float32 is exact up to {EXACT}"
+            self._refuse(
+                site, "bad-parameter", "iota", fact, "count from a nearer start and compare with the difference"
+            )
+        out = self._allocate(shape, float32, "iota", site)
+        return self._math("iota", (), out, partial(iota, shape, along % len(shape), first, by), site)
 
     def _fill(self, call: str, shape: Any, value: Number, dtype: object) -> Handle:
         site = self._site()
@@ -115,6 +135,10 @@ class MathOps(Speech):
     def exp(self, x: Handle, *, out: Handle | None = None) -> Handle:
         """e to the power of each element."""
         return self._elementwise("exp", (x,), out)
+
+    def tanh(self, x: Handle, *, out: Handle | None = None) -> Handle:
+        """The hyperbolic tangent of each element; costs what `exp` costs."""
+        return self._elementwise("tanh", (x,), out)
 
     def log(self, x: Handle, *, out: Handle | None = None) -> Handle:
         """The natural logarithm of each element."""

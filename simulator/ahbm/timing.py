@@ -18,6 +18,9 @@ KIND_OF: dict[str, str | None] = {
 }  # fmt: skip
 
 
+EXPONENTIALS = ("exp", "tanh")  # `exp_cycles_per_element` each; tanh at that price is an assumption, and errs low
+
+
 class Timing:
     """Cycles of ops. `topology` gives the routes; a new `Timing` has idle links."""
 
@@ -36,7 +39,7 @@ class Timing:
     def math_cycles(self, name: str, elements: int) -> int:
         """Start-up and one element a lane and cycle; exponentials take longer an element."""
         spec = self.spec
-        cycles = spec.exp_cycles_per_element if name == "exp" else 1
+        cycles = spec.exp_cycles_per_element if name in EXPONENTIALS else 1
         return spec.math_start_cycles + -(-elements * cycles // spec.math_lanes)
 
     def tile_cycles(self, itemsize: int) -> int:

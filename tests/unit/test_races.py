@@ -48,6 +48,15 @@ def math_then_composite_by_another_handle(x: Any, w: Any, o: Any, tl: Any, waits
     tl.wait(tl.store(o, c))
 
 
+def math_then_load_over_its_operand(x: Any, w: Any, o: Any, tl: Any, waits: bool) -> None:
+    a = tl.load(x, (4, 64))
+    y = tl.exp(a)  # first
+    if waits:
+        tl.wait(y)
+    tl.wait(tl.load(w, (4, 64), out=a))  # second
+    tl.wait(tl.store(o, y))
+
+
 def composite_then_overwrite_its_operand(x: Any, w: Any, o: Any, tl: Any, waits: bool) -> None:
     a = tl.add(tl.load(x, (4, 64)), 1.0)
     c = tl.composite("gemm", a, tl.ref(w, (64, 64)), trans_b=False)  # first
@@ -172,6 +181,7 @@ MATRIX: dict[Callable[..., None], tuple[str, int, Any]] = {
     load_then_overwrite: ("race-waw", 1, np.full((4, 64), 2.0)),
     composite_then_math: ("race-raw", 1, 2 * (X @ TOP)),
     math_then_composite_by_another_handle: ("race-raw", 1, (X + 1) @ TOP),
+    math_then_load_over_its_operand: ("race-war", 1, np.exp(X)),
     composite_then_overwrite_its_operand: ("race-war", 1, (X + 1) @ TOP),
     store_then_overwrite: ("race-war", 1, X + 1),
     send_then_overwrite: ("race-war", 2, X + 1),

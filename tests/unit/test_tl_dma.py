@@ -28,6 +28,19 @@ def test_a_load_brings_the_bytes_as_they_are(launch: Any, dtype: Any) -> None:
     assert (launch(kernel, x=x, o=((4, 128), dtype), check=True)["o"] == x[2:6]).all()
 
 
+def test_a_load_may_overwrite_a_buffer_and_the_next_use_waits_for_it(launch: Any) -> None:
+    def kernel(x: Any, o: Any, *, tl: Any) -> None:
+        buffer = tl.empty((4, 128), "bfloat16")
+        for row in range(0, 16, 4):
+            loaded = tl.load(x + row * 128, (4, 128), out=buffer)
+            assert loaded is buffer
+            tl.wait(tl.store(o + row * 128, loaded))
+
+    outcome = launch(kernel, x=BF16, o=((16, 128), ml_dtypes.bfloat16), check=True)
+    assert (outcome["o"] == BF16).all()
+    assert {row.operands[1].offset for row in outcome.rows("load")} == {0}
+
+
 BLOCKS: dict[str, tuple[int, Any, Any, Callable[..., Any]]] = {
     "dense": (0, (4, 128), None, lambda x: x[:4]),
     "one row": (3 * 128, (128,), None, lambda x: x[3]),

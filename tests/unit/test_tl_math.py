@@ -38,6 +38,7 @@ ELEMENTWISE: dict[str, tuple[CALLS, CALLS]] = {
     "maximum number": (lambda tl, a, b: tl.maximum(0.25, b), lambda a, b: np.maximum(b, np.float32(0.25))),
     "minimum": (lambda tl, a, b: tl.minimum(a, b), np.minimum),
     "exp": (lambda tl, a, b: tl.exp(a), lambda a, b: np.exp(a)),
+    "tanh": (lambda tl, a, b: tl.tanh(a), lambda a, b: np.tanh(a)),
     "log": (lambda tl, a, b: tl.log(a * a), lambda a, b: np.log(a * a)),
     "where": (lambda tl, a, b: tl.where(a < b, a, b), lambda a, b: np.where(a < b, a, b)),
     "where numbers": (lambda tl, a, b: tl.where(a < b, 1, float("-inf")), lambda a, b: np.where(a < b, 1, -np.inf)),
@@ -55,6 +56,17 @@ ELEMENTWISE: dict[str, tuple[CALLS, CALLS]] = {
     "row": (lambda tl, a, b: tl.sum(b, 0) * a, lambda a, b: b.sum(axis=0, keepdims=True) * a),
     "row by column": (lambda tl, a, b: tl.max(a) + tl.max(b, 0), lambda a, b: a.max(1, keepdims=True) + b.max(0)),
     "broadcast": (lambda tl, a, b: tl.broadcast(tl.max(a), (8, 64)), lambda a, b: np.tile(a.max(1), (64, 1)).T),
+    "iota over rows": (lambda tl, a, b: tl.iota((8, 1), 0) + a, lambda a, b: np.arange(8)[:, None] + a),
+    "iota": (lambda tl, a, b: tl.iota((8, 64), -1, 5, -2), lambda a, b: np.tile(5 - 2 * np.arange(64), (8, 1))),
+    "mask by position": (
+        lambda tl, a, b: tl.where(tl.iota((1, 64), 1) <= tl.iota((8, 1), 0, 40, 2), a, 0),
+        lambda a, b: np.where(np.arange(64) <= 40 + 2 * np.arange(8)[:, None], a, 0),
+    ),
+    "reshape": (
+        lambda tl, a, b: tl.reshape(tl.reshape(a, (4, 2, 64)) + tl.reshape(tl.sum(b), (4, 2, 1)), (8, 64)),
+        lambda a, b: a + b.sum(axis=1, keepdims=True),
+    ),
+    "reshape is no transpose": (lambda tl, a, b: tl.reshape(a, (64, 8)) + 0.0, lambda a, b: a.reshape(64, 8)),
     "zeros": (lambda tl, a, b: tl.zeros((8, 64)), lambda a, b: np.zeros((8, 64))),
     "full": (lambda tl, a, b: tl.full((8, 64), -1.25), lambda a, b: np.full((8, 64), -1.25)),
     "minus infinity": (lambda tl, a, b: tl.full((8, 1), float("-inf")), lambda a, b: np.full((8, 1), -np.inf)),
@@ -165,6 +177,11 @@ OUT: dict[str, tuple[CALLS, CALLS]] = {
     "maximum": (lambda tl, a, b, o: tl.maximum(a, b, out=o), np.maximum),
     "minimum": (lambda tl, a, b, o: tl.minimum(a, b, out=o), np.minimum),
     "exp": (lambda tl, a, b, o: tl.exp(a, out=o), lambda a, b: np.exp(a)),
+    "tanh": (lambda tl, a, b, o: tl.tanh(a, out=o), lambda a, b: np.tanh(a)),
+    "through a reshape": (
+        lambda tl, a, b, o: tl.add(a, b, out=tl.reshape(tl.reshape(o, (512,)), (8, 64))),
+        lambda a, b: a + b,
+    ),
     "log": (lambda tl, a, b, o: tl.log(a * a, out=o), lambda a, b: np.log(a * a)),
     "where": (lambda tl, a, b, o: tl.where(a > 0, a, b, out=o), lambda a, b: np.where(a > 0, a, b)),
     "cast": (lambda tl, a, b, o: tl.cast(a, "float32", out=o), lambda a, b: a),
@@ -226,6 +243,8 @@ def test_state_written_inside_a_scope_outlives_it(launch: Any) -> None:
 TIMED: dict[str, tuple[CALLS, int, int, int]] = {  # call, element times an element, elements, elements written
     "add": (lambda tl, h: h + h, 1, 512, 512),
     "exp": (lambda tl, h: tl.exp(h), 2, 512, 512),
+    "tanh": (lambda tl, h: tl.tanh(h), 2, 512, 512),
+    "iota": (lambda tl, h: tl.iota((8, 64), 1), 1, 512, 512),
     "max": (lambda tl, h: tl.max(h), 1, 512, 8),
     "sum": (lambda tl, h: tl.sum(h, 0), 1, 512, 64),
     "broadcast": (lambda tl, h: tl.broadcast(tl.zeros((8, 1)), (8, 64)), 1, 512, 512),
@@ -248,7 +267,7 @@ def test_an_op_takes_its_start_up_and_its_elements_over_the_lanes(
         call(tl, tl.wait(tl.load(a, (8, 64))))
 
     row = launch(kernel, a=A, spec=spec).rows(name)[-1]
-    times = spec.get("exp_cycles_per_element", 2) if name == "exp" else times
+    times = spec.get("exp_cycles_per_element", 2) if name in ("exp", "tanh") else times
     lanes, start_up = spec.get("math_lanes", 128), spec.get("math_start_cycles", 32)
     assert row.free - row.start == start_up + -(-elements * times // lanes)
     assert row.end == row.free

@@ -35,6 +35,15 @@ WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
     "a string for strides": (lambda tl, p, h: tl.load(p, (4, 4), "16"), "bad-parameter", "'16' (4, 4) elements"),
     "a negative stride": (lambda tl, p, h: tl.load(p, (4, 4), (-16, 1)), "bad-parameter", "(-16, 1) (4, 4)"),
     "half a stride": (lambda tl, p, h: tl.load(p, (4, 4), (1.5, 1)), "bad-parameter", "(1.5, 1) (4, 4)"),
+    "out= of another shape": (
+        lambda tl, p, h: tl.load(p, (2, 8), out=h), "bad-parameter", "tl.load (2, 8) out= is (4, 4)",
+    ),
+    "out= of another dtype": (
+        lambda tl, p, h: tl.load(p, (4, 4), out=tl.empty((4, 4), "bfloat16")), "bad-parameter",
+        "tl.load float32 out= is bfloat16 as they are",
+    ),
+    "out= seen transposed": (lambda tl, p, h: tl.load(p, (4, 4), out=tl.trans(h)), "bad-parameter", "out= transposed"),
+    "a pointer for out=": (lambda tl, p, h: tl.load(p, (4, 4), out=p), "bad-parameter", "tl.load out= is a Pointer"),
     "past the end": (lambda tl, p, h: tl.load(p + 250, (4, 4)), "out-of-bounds", "tl.load 250..265 x 256 elements"),
     "one too far": (lambda tl, p, h: tl.load(p + 241, (4, 4)), "out-of-bounds", "241..256 x 256"),
     "past the end by strides": (lambda tl, p, h: tl.ref(p, (16, 16), (17, 1)), "out-of-bounds", "tl.ref 0..270 x 256"),

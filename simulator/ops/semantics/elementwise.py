@@ -34,6 +34,13 @@ def copy(values: Array) -> Array:
     return np.array(values)
 
 
+def iota(shape: tuple[int, ...], axis: int, start: float, step: float) -> Array:
+    """`start + step * index` along `axis`, the same along all others."""
+    sizes = [size if at == axis else 1 for at, size in enumerate(shape)]
+    counted = (start + step * np.arange(shape[axis])).astype(np.float32)
+    return np.broadcast_to(counted.reshape(sizes), shape)
+
+
 ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "add": _elementwise(np.add),
     "sub": _elementwise(np.subtract),
@@ -42,6 +49,7 @@ ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "maximum": _elementwise(np.maximum),
     "minimum": _elementwise(np.minimum),
     "exp": _elementwise(np.exp),
+    "tanh": _elementwise(np.tanh),
     "log": _elementwise(np.log),
     "less": _elementwise(np.less),
     "less_equal": _elementwise(np.less_equal),
