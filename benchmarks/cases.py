@@ -69,7 +69,7 @@ class Decode:
         self, chip: AhbmChip, kernel: Callable[..., None], o_place: str | int, pes: tuple[int, ...], check: bool
     ) -> Run:
         return chip.run(
-            kernel, *self.tensors(chip, o_place), self.s, 0, self.n, group=GROUP, d=D, tile=self.tile, scale=SCALE,
+            kernel, *self.tensors(chip, o_place), self.s, 0, self.n, group=GROUP, tile=self.tile, scale=SCALE,
             mesh=MESH, grid=(self.n, self.cubes), placement=pes, check=check,
         )  # fmt: skip
 

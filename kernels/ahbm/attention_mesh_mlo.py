@@ -15,11 +15,11 @@ SLOTS = 3  # a step sends m, l and O before it receives
 
 
 def attention_mesh_mlo(
-    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, d: int, tile: int, scale: float,
+    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
     mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
     """As `gqa_decode`, but o [group, d] is written by every rank. Launch with `chain(n, mesh)`; needs `SLOTS` slots."""
-    rank = tl.program_id(0)
+    rank, d = tl.program_id(0), q.row
     state = empty_state(group, d, tl)
     q_group = q + tl.program_id(1) * group * d
     sweep(q_group, k, v, state, valid_len(kv_len, start_pe, rank, n), group, d, tile, scale, tl)

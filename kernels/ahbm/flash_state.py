@@ -12,9 +12,9 @@ State = tuple[Any, Any, Any]
 LOWEST = -3.4028234663852886e38  # the lowest float32: keeps -inf - -inf, which is NaN, from being computed
 
 
-def empty_state(rows: int, d: int, tl: Any) -> State:
-    """m [rows, 1], l [rows, 1], O [rows, d] of no keys."""
-    return tl.full((rows, 1), float("-inf")), tl.zeros((rows, 1)), tl.zeros((rows, d))
+def empty_state(rows: int, d_v: int, tl: Any) -> State:
+    """m [rows, 1], l [rows, 1], O [rows, d_v] of no keys."""
+    return tl.full((rows, 1), float("-inf")), tl.zeros((rows, 1)), tl.zeros((rows, d_v))
 
 
 def merge(state: State, other: State, tl: Any) -> None:
@@ -29,7 +29,24 @@ def merge(state: State, other: State, tl: Any) -> None:
     tl.assign(m, m_new)
 
 
+def add_sink(state: State, sink: Any, tl: Any) -> None:
+    """Take in one more logit a row, [rows, 1], that has no value: an attention sink. Once a row, or it counts twice."""
+    m, l, o = state
+    m_new = tl.maximum(m, sink)
+    finite = tl.maximum(m_new, LOWEST)
+    mine = tl.exp(m - finite)
+    tl.add(l * mine, tl.exp(sink - finite), out=l)
+    tl.mul(o, mine, out=o)
+    tl.assign(m, m_new)
+
+
 def normalised(state: State, tl: Any) -> Any:
     """O / l; 0 where no key was seen, for there O is 0 too (R19)."""
     _, l, o = state
     return o / tl.maximum(l, 1e-30)
+
+
+def log_sum_exp(state: State, tl: Any) -> Any:
+    """The natural logarithm of the softmax's denominator, [rows, 1]; -inf where no key was seen (R19)."""
+    m, l, _ = state
+    return m + tl.log(l)

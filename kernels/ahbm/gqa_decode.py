@@ -1,94 +1,80 @@
 """GQA decode for one KV head a cube, split over the cube's PEs (ADR-0060 5.2, 5.3): the hybrid of the ADR.
 
-Both products are composites, the online softmax and the tree are the kernel's. The next tile's Q.K is issued before the
-current one is awaited, into the other of two score buffers; state lives outside the per-tile scope. PYTEST_DONT_REWRITE
+Both products are composites, the online softmax and the tree are the kernel's. A few query positions at once
+(speculative decode, a short chunk) are more rows of the same products, masked by position; this is also the prefill
+whose keys stay split, and the only one that a tree has to end (R35). PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge, normalised
-from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree, valid_len
+from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
+from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
+from pytest_kernbench.kernels.ahbm.flash_sweep import ONE_BY_ONE, Block, Depth, Layout, Rules, Sweep, resident_tiles
+from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, token_of, tree, valid_len
+from pytest_kernbench.kernels.ahbm.positions import Span
+from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
 
 SLOTS = 3  # messages of an edge, m, l and O: with fewer slots a receiver waits for what its sender cannot send (R37)
 
 
 def gqa_decode(
-    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, d: int, tile: int, scale: float,
-    mesh: Mesh = (2, 4), tl: Any,
+    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
+    q_start: int | None = None, window: int | None = None, softcap: float | None = None, skip: bool = True,
+    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = ONE_BY_ONE, mesh: Mesh = (2, 4),
+    tl: Any,
 ) -> None:  # fmt: skip
-    """O = softmax(scale Q K^T) V for the `group` query rows of this cube's KV head, which is the cube's number (R12).
+    """O = softmax(scale Q K^T) V for the `group` query heads of this cube's KV head, which is the cube's number (R12).
 
-    q [H_q, d] in every PE; o [group, d] at rank n - 1; k, v [capacity, d] a PE, of which the rank holds
-    `valid_len(kv_len, start_pe, rank, n)` rows; `kv_len` counts the newest token (R14). `tile` rows of K and V a step:
-    all of them make the one-shot form of 5.2. Storage dtype is k's; m, l, O are float32 (R22). Launch with
-    `placement(n, mesh)` so that every edge of the tree is one hop. Needs `SLOTS` slots a direction.
+    q [H_q, T_q, d] in every PE (or [H_q, d] for one token; [T_q, H_q, d] with layout="token"); o [group, T_q, d_v] in
+    the same order, at rank n - 1; k [capacity, d] and v [capacity, d_v] a PE, of which the rank holds as many rows as
+    `valid_len(kv_len, start_pe, rank, n)`; `kv_len` counts the newest token (R14). Queries are the last T_q tokens
+    unless `q_start` gives the first one's position, and see no later token, nor one `window` or more before them.
+    `tile` rows of K and V a step: all of them make the one-shot form of 5.2. Storage dtype is k's; m, l, O are float32
+    (R22).
+
+    `softcap`: see `Rules`. `sinks` [H_q] float32 in every PE: one more logit a head without a value, added at the root.
+    `lse` [group, T_q] float32 at rank n - 1 gets the natural logarithm of the softmax's denominator.
+
+    Launch with `placement(n, mesh)` so that every edge of the tree is one hop. Needs `SLOTS` slots a direction.
     """
-    rank = tl.program_id(0)
-    length = valid_len(kv_len, start_pe, rank, n)
-    state = empty_state(group, d, tl)
-    if length:
-        q_group = tl.load(q + tl.program_id(1) * group * d, (group, d))  # query head h belongs to KV head h // group
-        state = sweep(q_group, k, v, state, length, d, tile, scale, tl)
-    reduce_to_root(state, rank, tree(n, mesh), o, tl)
+    request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
+    gqa_decode_batch(
+        q, k, v, o, [request], n, group=group, tile=tile, scale=scale, window=window, softcap=softcap, skip=skip,
+        sinks=sinks, lse=lse, layout=layout, depth=depth, mesh=mesh, tl=tl,
+    )  # fmt: skip
 
 
-def sweep(q: Any, k: Any, v: Any, state: State, length: int, d: int, tile: int, scale: float, tl: Any) -> State:
-    """`state` with rows [0, length) of K and V folded in; the last tile has its exact width (R16)."""
-    tiles = [(first, min(tile, length - first)) for first in range(0, length, tile)]
-    scores = score_buffers([width for _, width in tiles], q.shape[0], tl)
-    ahead = score(q, k, *tiles[0], d, scale, scores[0], tl)
-    spare = tl.empty(state[0].shape)
-    for j, (first, width) in enumerate(tiles):
-        current = ahead
-        if j + 1 < len(tiles):
-            ahead = score(q, k, *tiles[j + 1], d, scale, scores[j + 1], tl)
+def gqa_decode_batch(
+    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, scale: float,
+    window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None,
+    layout: Layout = "head", depth: Depth = ONE_BY_ONE, mesh: Mesh = (2, 4), tl: Any,
+) -> None:  # fmt: skip
+    """`gqa_decode` of each request in turn; their tokens lie one after another in Q and O, their keys in the caches."""
+    rank, cube = tl.program_id(0), tl.program_id(1)
+    rules = Rules(scale, window, softcap, skip)
+    shape = tree(n, mesh)
+    for request in requests:
+        block = Block(Span(request.first, request.t_q), group, layout)
         with tl.scratch_scope():
-            state, spare = fold(tl.wait(current), v + first * d, width, d, state, spare, tl), state[0]
-    return state
+            state = empty_state(block.rows, v.row, tl)
+            length = valid_len(request.kv_len, request.start_pe, rank, n)
+            if length:
+                q_rows = load_rows(q, cube * group, request.q_row, block, tl)  # head h belongs to KV head h // group
+                keys = Span(token_of(0, rank, request.start_pe, n), length, n)
+                cache = k + request.kv_row * k.row, v + request.kv_row * v.row
+                tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl))
+                widths = [each.width for each in tiles]
+                state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
+            reduce_to_root(state, rank, shape, tl)
+            if rank == shape.root:
+                store_result(state, o, lse, sinks, 0, cube * group, request.q_row, block, tl)
 
 
-def score_buffers(widths: list[int], rows: int, tl: Any) -> list[Any]:
-    """A buffer a tile: two by turns (R7), and one of its own for a narrower last tile.
-
-    Made before the loop: bytes taken between two scopes could still be in use by the one before.
-    """
-    full = [width for width in widths if width == widths[0]]
-    pair = [tl.empty((rows, widths[0])) for _ in full[:2]]
-    tail = [tl.empty((rows, width)) for width in widths[len(full) :]]
-    return [pair[j % 2] for j in range(len(full))] + tail
-
-
-def score(q: Any, k: Any, first: int, width: int, d: int, scale: float, out: Any, tl: Any) -> Any:
-    """Start scale Q K^T for one tile; K streams from HBM as it is stored, [S, d] (R2)."""
-    with tl.region("QK"):
-        tile = tl.ref(k + first * d, (width, d))
-        return tl.composite("gemm", q, tile, trans_b=True, out=out, epilogue=(("scale", scale),))
-
-
-def fold(s: Any, v: Any, width: int, d: int, state: State, spare: Any, tl: Any) -> State:
-    """One step of the online softmax: `state` with the scores `s` and their rows of V; its m is in `spare` then.
-
-    l and O are written in place; m takes turns between two buffers, since the old one is still needed beside the new.
-    """
-    m, l, o = state
-    with tl.region("softmax"):
-        m_new = tl.maximum(m, tl.max(s), out=spare)
-        p = tl.exp(s - m_new)
-        p_stored = tl.cast(p, v.dtype)
-    with tl.region("PV"):
-        part = tl.composite("gemm", p_stored, tl.ref(v, (width, d)), trans_b=False)
-    with tl.region("softmax"):
-        corr = tl.exp(m - m_new)
-        tl.add(l * corr, tl.sum(p), out=l)
-        rescaled = o * corr
-        tl.add(rescaled, tl.wait(part), out=o)
-    return m_new, l, o
-
-
-def reduce_to_root(state: State, rank: int, shape: Tree, o: Any, tl: Any) -> None:
-    """Log-sum-exp tree (ADR-0060 4): children first, then the parent; the root normalises and stores."""
+def reduce_to_root(state: State, rank: int, shape: Tree, tl: Any) -> None:
+    """Log-sum-exp tree (ADR-0060 4): children first, then the parent; the root has all of it in `state` then."""
     pe, parent = shape.placement[rank], shape.parent[rank]
     with tl.region("tree"):
         for child in shape.children[rank]:
@@ -98,6 +84,3 @@ def reduce_to_root(state: State, rank: int, shape: Tree, o: Any, tl: Any) -> Non
         if parent is not None:
             side = direction(pe, shape.placement[parent], shape.mesh)
             tl.wait(*[tl.send(side, part) for part in state])
-            return
-    with tl.region("store"), tl.scratch_scope():
-        tl.wait(tl.store(o, normalised(state, tl)))

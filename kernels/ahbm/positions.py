@@ -30,7 +30,8 @@ Placement = Literal["contiguous", "striped", "zigzag"]
 class Span:
     """The positions first, first + step, ..., `count` of them; never empty: what holds nothing has no span.
 
-    Raises ValueError for a count or step below 1, or a first position below 0.
+    Raises ValueError for a count or step below 1. Queries may lie before the sequence, which begins at 0: they see
+    nothing.
     """
 
     first: int
@@ -42,7 +43,6 @@ class Span:
             raise ValueError(f"a span needs at least 1 position, count is {self.count}: leave empty spans out")
         if self.step < 1:
             raise ValueError(f"positions of a span ascend, step is {self.step}: take a step of at least 1")
-        check_count("first", self.first)
 
     @property
     def last(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,7 +86,7 @@ class Problem:
         """What a decode kernel is launched with."""
         args = (*self.tensors(chip, everywhere=everywhere), self.s, self.start_pe, self.n)
         mesh = (chip.spec.mesh_rows, chip.spec.mesh_cols)
-        shape = {"group": self.group, "d": self.d, "tile": self.tile, "scale": self.scale, "mesh": mesh}
+        shape = {"group": self.group, "tile": self.tile, "scale": self.scale, "mesh": mesh}
         return args, {**shape, "grid": (self.n, self.heads)}
 
     @cached_property
@@ -138,33 +140,43 @@ def problem() -> type[Problem]:
     return Problem
 
 
+COPIES = itertools.count()
+
+
 @pytest.fixture
-def broken(tmp_path: Any) -> Callable[..., Any]:
-    """`broken(kernel, {old: new, ...})`: the kernel from a copy of its module with those edits, each made once."""
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`broken(kernel, {old: new, ...})`: the kernel from a copy of its package with those edits, each made once."""
 
     def edit(kernel: Callable[..., None], edits: dict[str, str]) -> Any:
-        original = Path(inspect.getsourcefile(kernel) or "")
-        source = original.read_text(encoding="utf-8")
+        package, _, module = kernel.__module__.rpartition(".")
+        name = f"broken{next(COPIES)}"
+        (tmp_path / name).mkdir()
+        paths = sorted(Path(inspect.getsourcefile(kernel) or "").parent.glob("*.py"))
+        sources = {path.name: path.read_text(encoding="utf-8").replace(package, name) for path in paths}
         for old, new in edits.items():
-            assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {original.name}"
-            source = source.replace(old, new)
-        copy = tmp_path / original.name
-        copy.write_text(source, encoding="utf-8")
-        names: dict[str, Any] = {}
-        exec(compile(source, str(copy), "exec"), names)
-        return names[kernel.__name__]
+            made = [each for each, source in sources.items() for _ in range(source.count(old))]
+            assert len(made) == 1, f"{old!r} occurs in {made}"
+            sources[made[0]] = sources[made[0]].replace(old, new)
+        for each, source in sources.items():
+            (tmp_path / name / each).write_text(source, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        return getattr(importlib.import_module(f"{name}.{module}"), kernel.__name__)
 
     return edit
 
 
 @pytest.fixture
-def line_of(tmp_path: Any) -> Callable[[str], str]:
-    """`line_of("text")`: "gqa_decode.py:71" for the one line of the broken copy that has that text."""
+def line_of(tmp_path: Path) -> Callable[[str], str]:
+    """`line_of("text")`: "gqa_decode.py:71" for the one line of the broken copies that has that text."""
 
     def find(text: str) -> str:
-        (copy,) = tmp_path.glob("*.py")
-        lines = [number for number, line in enumerate(copy.read_text(encoding="utf-8").split("\n"), 1) if text in line]
-        assert len(lines) == 1, f"{text!r} is in lines {lines} of {copy.name}"
-        return f"{copy.name}:{lines[0]}"
+        lines = [
+            f"{path.name}:{number}"
+            for path in sorted(tmp_path.glob("*/*.py"))
+            for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
+            if text in line
+        ]
+        assert len(lines) == 1, f"{text!r} is in {lines}"
+        return lines[0]
 
     return find

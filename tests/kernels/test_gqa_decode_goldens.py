@@ -25,7 +25,7 @@ q = chip.tensor("Q", (8, 128), place="replicate")
 k, v = chip.tensor("K", (128, 128)), chip.tensor("V", (128, 128))
 o = chip.tensor("O", (8, 128), place=7)
 run = chip.run(
-    gqa_decode, q, k, v, o, 1024, 0, 8, group=8, d=128, tile=64, scale=0.088, grid=8, placement=placement(8, (2, 4))
+    gqa_decode, q, k, v, o, 1024, 0, 8, group=8, tile=64, scale=0.088, grid=8, placement=placement(8, (2, 4))
 )
 texts = structure(run.log), timing(run.log)
 digests = [hashlib.sha256(each).hexdigest() for each in (*map(str.encode, texts), run.log.cells.tobytes())]
@@ -61,5 +61,5 @@ def in_new_process(hash_seed: str) -> str:
 def test_processes_with_different_hash_seeds_write_the_same_bytes():
     one, other = in_new_process("1"), in_new_process("2")
 
-    assert one.startswith("726 ")
+    assert one.startswith("742 ")
     assert one == other

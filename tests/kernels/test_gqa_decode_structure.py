@@ -145,11 +145,13 @@ def test_scratch_does_not_grow_with_the_context(decode, problem):
 
 @pytest.mark.adr("0060", "11.5")
 def test_without_scopes_the_same_sweep_runs_out_of_scratch(decode, problem, broken):
-    scope = "with tl.scratch_scope():\n            state, spare"
-    leaky = broken(gqa_decode, {scope: "if True:\n            state, spare"})
+    scope = 'with tl.scratch_scope():\n            with tl.region("softmax"):\n                s ='
+    leaky = broken(gqa_decode, {scope: scope.replace("with tl.scratch_scope()", "if True")})
+    case = problem(s=32768, group=64, tile=32, data=False)
 
     with pytest.raises(KernelError, match=r"capacity.*holds 1048576 bytes"):
-        decode(problem(s=131072, n=8, tile=256, data=False), leaky)
+        decode(case, leaky)
+    ka.assert_scratch_within(decode(case), 256 * 1024)
 
 
 def bounds(case, spec):
@@ -213,7 +215,7 @@ from pytest_kernbench.kernels.ahbm.placement import placement
 chip = AhbmChip()
 q, o = chip.tensor("Q", (8, 128), place="replicate"), chip.tensor("O", (8, 128), place=7)
 k, v = chip.tensor("K", (128, 128)), chip.tensor("V", (128, 128))
-shape = {"group": 8, "d": 128, "tile": 64, "scale": 0.1, "grid": 8, "placement": placement(8, (2, 4))}
+shape = {"group": 8, "tile": 64, "scale": 0.1, "grid": 8, "placement": placement(8, (2, 4))}
 run = chip.run(gqa_decode, q, k, v, o, 1000, 3, 8, **shape)
 print(hashlib.sha256(run.log.cells.tobytes() + run.log.operand_cells.tobytes()).hexdigest(), run.cycles)
 """

@@ -1,0 +1,236 @@
+"""The sweep that every attention kernel here is made of: tiles of keys folded into m, l, O (ADR-0060 3).
+
+A tile's two products are composites. Q.K of the next tile is said before this one is awaited, into the other of two
+score buffers; state lives outside the per-tile scope (R6, R7). PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_kernbench.kernels.ahbm.flash_state import LOWEST, State
+from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight
+
+Layout = Literal["head", "token"]
+"""Which axis of Q and O comes first: [heads, tokens, width] or [tokens, heads, width] (R11)."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a score is made, and which keys a query sees: none after itself, nor `window` or more before it.
+
+    `softcap` c makes c * tanh(score / c) of every score before it is masked. With `skip` off, tiles that nobody sees
+    are computed and masked away, which changes no bit of the result: it is there to show just that.
+    """
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    skip: bool = True
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window {self.window}: a query sees itself at least, give 1 or more")
+        if self.softcap is not None and not self.softcap > 0:
+            raise ValueError(f"softcap {self.softcap}: give a number > 0, or None")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Query rows that go through a sweep together: `group` heads of each of `positions`, as `layout` orders them."""
+
+    positions: Span
+    group: int
+    layout: Layout = "head"
+
+    @property
+    def rows(self) -> int:
+        return self.group * self.positions.count
+
+    @property
+    def axes(self) -> tuple[int, int]:
+        """The rows by head and position, in the order in which they lie."""
+        tokens = self.positions.count
+        return (self.group, tokens) if self.layout == "head" else (tokens, self.group)
+
+
+def _nothing() -> None:
+    """What is to be done about most tiles when they are folded."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Keys and values of `positions`: references into HBM or handles, [width, d] and [width, d_v].
+
+    `seen` says whether all queries see all of it; `done` is called when nothing reads it any more.
+    """
+
+    k: Any
+    v: Any
+    positions: Span
+    seen: Sight
+    done: Callable[[], None] = _nothing
+
+    @property
+    def width(self) -> int:
+        return self.positions.count
+
+
+def resident_tiles(k: Any, v: Any, keys: Span, tile: int, block: Block, rules: Rules, tl: Any) -> Iterator[Tile]:
+    """Tiles of rows [0, keys.count) of K and V in HBM, without those that no query of `block` sees (5.4).
+
+    The last tile has its exact width: what lies behind is never read (R16, R17).
+    """
+    d, d_v = k.row, v.row
+    for first, positions in keys.tiles(tile):
+        seen = sight(block.positions, positions, rules.window)
+        if seen is not Sight.NONE or not rules.skip:
+            width = positions.count
+            yield Tile(tl.ref(k + first * d, (width, d)), tl.ref(v + first * d_v, (width, d_v)), positions, seen)
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How far the kernel runs before what it has said: `ahead` tiles whose Q.K is said before the softmax of this one,
+    `in_flight` products P.V that may be awaited later, the softmax of the next tile beside them."""
+
+    ahead: int = 1
+    in_flight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.ahead < 0 or self.in_flight < 1:
+            raise ValueError(f"{self}: ahead counts from 0, in_flight from 1")
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of K and V in use at once."""
+        return self.ahead + self.in_flight
+
+
+ONE_BY_ONE = Depth()  # ADR-0060: the next tile's scores are under way while this one is folded
+INTERLEAVED = Depth(in_flight=2)  # the softmax of a tile beside the P.V of the one before
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A tile whose P.V is in flight, and what O is to be multiplied with before it is added."""
+
+    tile: Tile
+    part: Any
+    correction: Any
+
+
+class Sweep:
+    """Folds tiles of keys into the m, l, O of one block of queries; `state` is that of the tiles folded so far.
+
+    q [rows, d]; `widths` are those of all tiles to come, in any order: buffers are made here, since bytes taken between
+    two tiles' scopes could still be in use. Every buffer is taken by turns, as many as are in use at once (R7).
+    """
+
+    def __init__(
+        self, q: Any, block: Block, state: State, widths: Iterable[int], dtype: Any, rules: Rules, depth: Depth, tl: Any
+    ) -> None:
+        self.q, self.block, self.state, self.rules, self.depth, self.tl = q, block, state, rules, depth, tl
+        counts = Counter(widths)
+        rows, d_v = state[2].shape
+        self._scores = {width: self._turns((rows, width), depth.ahead + 1, n) for width, n in counts.items()}
+        self._stored = {width: self._turns((rows, width), depth.in_flight, n, dtype) for width, n in counts.items()}
+        self._parts = self._turns((rows, d_v), depth.in_flight, counts.total())
+        self._corrections = self._turns((rows, 1), depth.in_flight, counts.total())
+        self._maxima = itertools.cycle([tl.empty((rows, 1)), state[0]])
+        self._scored: deque[tuple[Tile, Any]] = deque()
+        self._pending: deque[Pending] = deque()
+
+    def _turns(self, shape: tuple[int, int], in_use: int, tiles: int, dtype: Any = "float32") -> Iterator[Any]:
+        return itertools.cycle([self.tl.empty(shape, dtype) for _ in range(min(in_use, tiles))])
+
+    def fold(self, tiles: Iterable[Tile]) -> State:
+        """The state with `tiles` folded in, one after another."""
+        for tile in tiles:
+            self.push(tile)
+        return self.finish()
+
+    def push(self, tile: Tile) -> None:
+        """Start on one more tile; those before it are brought as far as `depth` says."""
+        self._scored.append((tile, self.score(tile)))
+        if len(self._scored) > self.depth.ahead:
+            self._advance()
+
+    def finish(self) -> State:
+        """The state of everything pushed."""
+        while self._scored:
+            self._advance()
+        while self._pending:
+            self.settle(self._pending.popleft())
+        return self.state
+
+    def _advance(self) -> None:
+        self._pending.append(self.soften(*self._scored.popleft()))
+        if len(self._pending) == self.depth.in_flight:
+            self.settle(self._pending.popleft())
+
+    def score(self, tile: Tile) -> Any:
+        """Start scale Q K^T; K is as it is stored, [width, d] (R2)."""
+        scale, out = self.rules.scale / (self.rules.softcap or 1.0), next(self._scores[tile.width])
+        with self.tl.region("QK"):
+            return self.tl.composite("gemm", self.q, tile.k, trans_b=True, out=out, epilogue=(("scale", scale),))
+
+    def soften(self, tile: Tile, scored: Any) -> Pending:
+        """The online softmax of one tile and the start of its P.V: m and l are up to date then, O is not.
+
+        Scores become P in place; m takes turns between two buffers, as the old one is needed beside the new. The last
+        wait says that nothing reads the scores any more, and costs nothing beside the product.
+        """
+        tl = self.tl
+        m, l, o = self.state
+        some = tile.seen is not Sight.ALL
+        with tl.scratch_scope():
+            with tl.region("softmax"):
+                s = capped(tl.wait(scored), self.rules, tl)
+                if some:
+                    s = masked(s, tile.positions, self.block, self.rules, tl)
+                m_new = tl.maximum(m, tl.max(s), out=next(self._maxima))
+                finite = tl.maximum(m_new, LOWEST) if some else m_new  # a row may have seen nothing yet
+                p = tl.exp(tl.sub(s, finite, out=s), out=s)
+                stored = tl.cast(p, tile.v.dtype, out=next(self._stored[tile.width]))
+            with tl.region("PV"):
+                part = tl.composite("gemm", stored, tile.v, trans_b=False, out=next(self._parts))
+            with tl.region("softmax"):
+                correction = tl.exp(m - finite, out=next(self._corrections))
+                tl.wait(tl.add(l * correction, tl.sum(p), out=l))
+        self.state = m_new, l, o
+        return Pending(tile, part, correction)
+
+    def settle(self, product: Pending) -> None:
+        """Bring O up to a tile, now that it needs the tile's product."""
+        tl, o = self.tl, self.state[2]
+        with tl.region("softmax"):
+            tl.mul(o, product.correction, out=o)
+            tl.add(o, tl.wait(product.part), out=o)
+        product.tile.done()
+
+
+def capped(s: Any, rules: Rules, tl: Any) -> Any:
+    """softcap * tanh of the scores, which come divided by it already; before any mask."""
+    if rules.softcap is None:
+        return s
+    return tl.mul(tl.tanh(s, out=s), rules.softcap, out=s)
+
+
+def masked(s: Any, keys: Span, block: Block, rules: Rules, tl: Any) -> Any:
+    """`s` with -inf where a query does not see a key, by positions alone (5.4, R42); one mask serves all heads."""
+    queries = block.positions
+    heads_first = block.layout == "head"
+    tokens = (1, queries.count, 1) if heads_first else (queries.count, 1, 1)
+    # Counted from the first key, so that float32 holds every difference.
+    row = tl.iota(tokens, 1 if heads_first else 0, queries.first - keys.first, queries.step)
+    column = tl.iota((1, 1, keys.count), 2, 0, keys.step)
+    mask = tl.where(column <= row, 0.0, float("-inf"))
+    if rules.window is not None:
+        mask = tl.where(column > row - rules.window, mask, float("-inf"))
+    by_head = tl.reshape(s, (*block.axes, keys.count))
+    return tl.reshape(tl.add(by_head, mask, out=by_head), s.shape)
