@@ -68,6 +68,13 @@ def test_a_logarithmic_axis_is_labelled_at_its_points(tmp_path: Path) -> None:
     assert {"64", "128", "256"} <= set(labels(tmp_path / "log.svg"))
 
 
+def test_many_points_of_a_logarithmic_axis_are_labelled_in_powers_of_two(tmp_path: Path) -> None:
+    plot([{"s": 2**n, "cycles": n} for n in range(14)], "s", "cycles", path=tmp_path / "many.svg", log_x=True)
+
+    powers = [int(power) for power in re.findall(r"2\^\{(\d+)\}", " ".join(labels(tmp_path / "many.svg")))]
+    assert powers[0] == 0 and powers[-1] >= 12
+
+
 def test_texts_along_x_stay_in_the_order_of_the_rows(tmp_path: Path) -> None:
     rows = [{"kernel": name, "cycles": number} for number, name in enumerate(("ring", "all", "mesh"))]
 
