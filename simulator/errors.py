@@ -91,3 +91,7 @@ class HazardError(SimError):
         lines = [f"{kinds} ({len(hazards)} in all)", *(str(hazard) for hazard in hazards)]
         super().__init__("\n\n".join(lines))
         self.hazards = hazards
+
+    def __reduce__(self) -> tuple[type[HazardError], tuple[tuple[Hazard, ...]]]:
+        """Made anew from the findings: unpickling one from its text would break the pool of processes it ran in."""
+        return type(self), (self.hazards,)

@@ -17,6 +17,7 @@ from pytest_kernbench.simulator.ahbm.ipcq import Channel
 from pytest_kernbench.simulator.ahbm.language import Language
 from pytest_kernbench.simulator.ahbm.plan import Plan, Shape
 from pytest_kernbench.simulator.ahbm.scheduler import Scheduler
+from pytest_kernbench.simulator.ahbm.spec import DECIDES_ROWS
 from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.timing import Timing
 from pytest_kernbench.simulator.engine.loop import Kernel, Simulation
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 
 MAX_CYCLES = 2**31 - 2**26  # an op said then still ends within the 32 bits of a log column
-
-# Spec fields that decide which rows a log has and what they move; the others decide only when.
-DECIDES_ROWS = (
-    "mesh_rows", "mesh_cols", "cube_rows", "cube_cols", "burst_bytes", "credit_bytes", "ipcq_slots", "panel_rows",
-    "panel_rows_transposed", "tile_m", "tile_k", "tile_n",
-)  # fmt: skip
-
 
 UNITS = ("CPU", "SCHED", "DMA_R", "DMA_W", "GEMM", "MATH", "IPCQ.N", "IPCQ.S", "IPCQ.W", "IPCQ.E")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 
 from pytest_kernbench.simulator.ahbm.arguments import number
@@ -25,6 +26,15 @@ MOST_PES = 2**14
 ISSUE_COSTS = MappingProxyType(
     {"math": 8, "load": 16, "store": 16, "send": 16, "recv": 16, "release": 0, "dot": 16, "composite": 48, "wait": 0}
 )
+
+
+# Fields that decide which rows a log has and what they move.
+DECIDES_ROWS = (
+    "mesh_rows", "mesh_cols", "cube_rows", "cube_cols", "burst_bytes", "credit_bytes", "ipcq_slots", "panel_rows",
+    "panel_rows_transposed", "tile_m", "tile_k", "tile_n",
+)  # fmt: skip
+# Fields that decide whether a kernel is refused. The others decide only when things happen.
+DECIDES_REFUSALS = ("hbm_slice_bytes", "scratch_bytes", "ipcq_slot_bytes", "dma_align_bytes")
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,11 @@ class AhbmSpec:
             raise LaunchError(f"spec: {fact}, a chip has {MOST_PES} at most")
         if slots > MOST:
             raise LaunchError(f"spec: {self.ipcq_slots} ipcq_slots take {slots} bytes, a direction has {MOST} at most")
+
+    def __reduce__(self) -> tuple[partial[AhbmSpec], tuple[()]]:
+        """A spec goes to other processes, which the proxy of its costs cannot."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return partial(type(self), **{**values, "issue_costs": dict(self.issue_costs)}), ()
 
     @property
     def pes_per_cube(self) -> int:

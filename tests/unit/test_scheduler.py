@@ -1,5 +1,6 @@
 """The PE scheduler: panels of whole rows, read once, sub-tiles that sum to the product, in order (ADR-0014)."""
 
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -285,3 +286,22 @@ def test_data_and_structure_take_the_same_time(launch: Any) -> None:
     kernel = composite(8, 200, 128, True)
     real, structure = launch(kernel, b=b), launch(kernel, b=b, data=False)
     assert real.log.cells == structure.log.cells
+
+
+def test_the_log_grows_on_though_a_profiler_keeps_the_frames_that_wrote_to_it(launch: Any) -> None:
+    """Those that sample from a thread of their own do now and then, that of a Dask worker for one."""
+
+    def kernel(b: Any, *, tl: Any) -> None:
+        a = tl.wait(tl.zeros((8, 128), BF16))
+        for _ in range(2):
+            tl.wait(tl.composite("gemm", a, tl.ref(b, (64, 128)), trans_b=True))
+
+    frames: list[Any] = []
+    sys.setprofile(lambda frame, *_: frames.append(frame))
+    try:
+        outcome = launch(kernel, b=((1 << 16,), BF16), data=False)
+    finally:
+        sys.setprofile(None)
+
+    assert len(outcome.rows("composite")) == 2
+    assert any(frame.f_code.co_name == "fill_rows" for frame in frames)

@@ -1,5 +1,7 @@
 """The numbers of the chip: each with a mark and a source, each refused if impossible, each changing only its own."""
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
@@ -111,3 +113,12 @@ def test_costs_given_to_a_spec_are_not_shared_with_the_giver() -> None:
     spec = AhbmSpec(issue_costs=costs)
     costs["math"] = 99
     assert spec.issue_costs["math"] == 1
+
+
+def test_a_spec_can_be_copied_and_sent_to_another_process() -> None:
+    spec = AhbmSpec(mesh_rows=4, issue_costs={"math": 1})
+
+    for other in (pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec)):
+        assert other == spec
+        with pytest.raises(TypeError):
+            other.issue_costs["math"] = 4
