@@ -6,6 +6,7 @@ sees some key of the tile, and masked if and only if not all of them do (ADR-006
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class Prefill:
             if value is not None and value < least:
                 raise ValueError(f"{name} is {value}, the least is {least}: {self}")
 
-    @property
+    @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
         """One for each query block, in order; one without tiles for a block that sees no key."""
         return tuple(self._sweep(qs, qe) for qs, qe in self._blocks())
