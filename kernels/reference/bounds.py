@@ -1,4 +1,4 @@
-"""How long a decode-attention kernel takes at least, and at most if it overlaps nothing. PYTEST_DONT_REWRITE
+"""How long an attention kernel takes at least, and at most if it overlaps nothing. PYTEST_DONT_REWRITE
 
 The roofline of ADR-0060 11.6 for one PE, one KV head and one layer: every term is what one unit must do, in cycles. A
 simulated time below the largest term is a fault of the simulator; one above the sum is a fault of the kernel (R45).
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
+
+from pytest_kernbench.kernels.reference.causal import Prefill, Sweep
 
 
 class Hardware(Protocol):
@@ -52,14 +54,39 @@ class Hardware(Protocol):
     def issue_costs(self) -> Mapping[str, int]: ...
 
 
+class Work(Protocol):
+    """What a launch asks of its busiest PE: the sweeps over keys of `Decode` and of `PrefillWork`."""
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]: ...
+    @property
+    def tile(self) -> int: ...
+    @property
+    def g(self) -> int: ...
+    @property
+    def d(self) -> int: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def ops_per_output(self) -> int: ...
+    @property
+    def softmax_ops(self) -> int:
+        """Lane cycles of the softmax of all scores, masks included."""
+
+    @property
+    def instructions(self) -> int:
+        """MATH instructions in all."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decode:
     """One decode launch: `s` cached tokens over `n` PEs, `g` query heads of `t_q` rows each on one KV head.
 
-    The kernel's own softmax is told by two counts, because the bound is only as hard as they are true:
-    `ops_per_score`, lane cycles for each score (4 for max, subtract, exp and sum with a pre-scaled q; 5 with a scale; 6
-    with a mask or a two-cycle exp as well), and `instructions_per_tile`, MATH instructions for `tile` tokens. `rounds`
-    are those of the reduction tree, `tree(n, mesh).rounds`; 0 for one PE. `itemsize` is in bytes.
+    The kernel's own softmax is told by counts, because the bound is only as hard as they are true: `ops_per_score`,
+    lane cycles for each score (4 for max, subtract, exp and sum with a pre-scaled q; 5 with a scale; 6 with a mask or a
+    two-cycle exp as well), `instructions_per_tile`, MATH instructions for `tile` tokens, and `ops_per_output`, lane
+    cycles for each element of O and tile (2 for a multiply and an add). `rounds` are those of the
+    reduction tree, `tree(n, mesh).rounds`; 0 for one PE. `itemsize` is in bytes.
     """
 
     s: int
@@ -67,6 +94,7 @@ class Decode:
     ops_per_score: int
     instructions_per_tile: int
     n: int = 1
+    ops_per_output: int = 3
     rounds: int = 0
     hops_per_round: int = 1
     g: int = 8
@@ -95,6 +123,66 @@ class Decode:
         """Tiles of the busiest PE."""
         return ceil(self.tokens / self.tile)
 
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """A single one over the shard, unmasked."""
+        return (Sweep(rows=self.t_q, keys=self.tokens, tiles=self.tiles),)
+
+    @property
+    def softmax_ops(self) -> int:
+        return self.ops_per_score * self.rows * self.tokens
+
+    @property
+    def instructions(self) -> int:
+        return self.tiles * self.instructions_per_tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefillWork:
+    """One causal prefill launch on one PE (N = 1): `g` query heads on one KV head, query block by query block.
+
+    `ops_per_score`, `ops_per_output` and `instructions_per_tile` are as in `Decode`, of a tile without a mask. A mask,
+    on partial tiles only, costs `ops_per_masked_score` lane cycles and `instructions_per_masked_tile` MATH instructions
+    more. Each query block has `instructions_per_block` outside of its tiles, such as filling m, l and O and dividing
+    by l. Say `ops_per_output` truly: with d = 128 and a tile of 64, O has two elements for each score, and one op too
+    many lifts the lower bound above what a kernel can reach. Raises ValueError for a size below 1.
+    """
+
+    prefill: Prefill
+    ops_per_score: int
+    instructions_per_tile: int
+    ops_per_output: int = 3
+    ops_per_masked_score: int = 1
+    instructions_per_masked_tile: int = 1
+    instructions_per_block: int = 0
+    g: int = 8
+    d: int = 128
+    itemsize: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("g", "d", "itemsize"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, the least is 1: {self}")
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        return self.prefill.sweeps
+
+    @property
+    def tile(self) -> int:
+        return self.prefill.tile
+
+    @property
+    def softmax_ops(self) -> int:
+        masked = sum(sweep.rows * sweep.masked_keys for sweep in self.sweeps)
+        return self.g * (self.ops_per_score * self.prefill.scores + self.ops_per_masked_score * masked)
+
+    @property
+    def instructions(self) -> int:
+        tiles = self.prefill.tile_pairs * self.instructions_per_tile
+        masks = self.prefill.partial_pairs * self.instructions_per_masked_tile
+        return tiles + masks + len(self.sweeps) * self.instructions_per_block
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -118,56 +206,61 @@ class Bounds:
         return self.hbm + self.gemm + self.vector + self.issue + self.latencies + self.tree
 
 
-def latency_bounds(work: Decode, hardware: Hardware) -> Bounds:
-    """The terms of ADR-0060 11.6 for `work` on `hardware`, in cycles."""
+def latency_bounds(work: Decode | PrefillWork, hardware: Hardware) -> Bounds:
+    """The terms of ADR-0060 11.6 for `work` on `hardware`, in cycles; a prefill on one PE has no tree."""
     return Bounds(
         hbm=hbm_cycles(work, hardware),
         gemm=gemm_cycles(work, hardware),
         vector=vector_cycles(work, hardware),
         issue=issue_cycles(work, hardware),
         latencies=latency_cycles(work, hardware),
-        tree=tree_cycles(work, hardware),
+        tree=tree_cycles(work, hardware) if isinstance(work, Decode) else 0.0,
     )
 
 
-def hbm_cycles(work: Decode, hardware: Hardware) -> float:
-    """K, V and Q read once, whatever the group size (ADR-0060 11.2, R34)."""
-    elements = 2 * work.tokens * work.d + work.rows * work.d
+def hbm_cycles(work: Work, hardware: Hardware) -> float:
+    """K, V and Q read once a sweep, whatever the group size (ADR-0060 11.2, R34)."""
+    elements = sum((2 * sweep.keys + work.g * sweep.rows) * work.d for sweep in work.sweeps)
     bandwidth = hardware.hbm_bytes_per_cycle * hardware.hbm_efficiency_percent / 100
     return elements * work.itemsize / bandwidth
 
 
-def gemm_cycles(work: Decode, hardware: Hardware) -> float:
+def gemm_cycles(work: Work, hardware: Hardware) -> float:
     """Q.K and P.V with the rows padded to whole hardware tiles: 8 rows cost as much as 32 (R31)."""
-    padded = hardware.tile_m * ceil(work.rows / hardware.tile_m)
-    return 2 * padded * work.tokens * work.d / hardware.gemm_macs_per_cycle
+    padded = sum(ceil(work.g * sweep.rows / hardware.tile_m) * sweep.keys for sweep in work.sweeps)
+    return 2 * hardware.tile_m * padded * work.d / hardware.gemm_macs_per_cycle
 
 
-def vector_cycles(work: Decode, hardware: Hardware) -> float:
-    """Softmax of every score, and for every tile three passes over O and the start of each instruction."""
-    elements = work.ops_per_score * work.rows * work.tokens + work.tiles * 3 * work.rows * work.d
-    starts = work.tiles * work.instructions_per_tile * hardware.math_start_cycles
-    return elements / hardware.math_lanes + starts
+def vector_cycles(work: Work, hardware: Hardware) -> float:
+    """Softmax of every score, for every tile the passes over O, and the start of each instruction."""
+    outputs = sum(sweep.tiles * work.g * sweep.rows * work.d for sweep in work.sweeps)
+    return (
+        work.softmax_ops + work.ops_per_output * outputs
+    ) / hardware.math_lanes + work.instructions * hardware.math_start_cycles
 
 
-def issue_cycles(work: Decode, hardware: Hardware) -> float:
-    """What the kernel's CPU says in each tile: two composites and the MATH instructions (R48)."""
+def issue_cycles(work: Work, hardware: Hardware) -> float:
+    """What the kernel's CPU says: two composites for each tile, and the MATH instructions (R48)."""
     costs = hardware.issue_costs
-    return work.tiles * (2 * costs["composite"] + work.instructions_per_tile * costs["math"])
+    return 2 * _tiles(work) * costs["composite"] + work.instructions * costs["math"]
 
 
-def latency_cycles(work: Decode, hardware: Hardware) -> float:
+def latency_cycles(work: Work, hardware: Hardware) -> float:
     """First bytes and descriptors of every read and pipeline fills of every composite, which overlap may hide."""
-    reads = 2 * work.tiles + 1
-    panels = _panels(work, hardware.panel_rows_transposed) + _panels(work, hardware.panel_rows) + 1
+    tiles, sweeps = _tiles(work), len(work.sweeps)
+    panels = _panels(work, hardware.panel_rows_transposed) + _panels(work, hardware.panel_rows) + sweeps
     descriptors = panels * (hardware.dma_descriptor_cycles + hardware.dma_run_cycles)
-    return reads * hardware.hbm_first_byte_cycles + descriptors + 2 * work.tiles * hardware.gemm_fill_cycles
+    return (2 * tiles + sweeps) * hardware.hbm_first_byte_cycles + descriptors + 2 * tiles * hardware.gemm_fill_cycles
 
 
-def _panels(work: Decode, rows: int) -> int:
-    """Descriptors for one pass over the PE's K or V; no panel crosses a tile."""
-    whole, tail = divmod(work.tokens, work.tile)
-    return whole * ceil(work.tile / rows) + ceil(tail / rows)
+def _tiles(work: Work) -> int:
+    return sum(sweep.tiles for sweep in work.sweeps)
+
+
+def _panels(work: Work, rows: int) -> int:
+    """Descriptors for reading the K or V of every sweep; no panel crosses a tile."""
+    splits = [divmod(sweep.keys, work.tile) for sweep in work.sweeps]
+    return sum(whole * ceil(work.tile / rows) + ceil(tail / rows) for whole, tail in splits)
 
 
 def tree_cycles(work: Decode, hardware: Hardware) -> float:

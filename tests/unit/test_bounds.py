@@ -1,6 +1,8 @@
-"""The roofline of decode against its published table, and what each term may depend on."""
+"""The rooflines of decode and prefill against published tables, and what each term may depend on."""
 
 from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_kernbench.kernels.ahbm.placement import tree
 from pytest_kernbench.kernels.reference.bounds import (
     Decode,
+    PrefillWork,
     gemm_cycles,
     hbm_cycles,
     issue_cycles,
@@ -17,6 +20,7 @@ from pytest_kernbench.kernels.reference.bounds import (
     tree_cycles,
     vector_cycles,
 )
+from pytest_kernbench.kernels.reference.causal import Prefill
 
 K = 1024
 
@@ -196,3 +200,118 @@ def test_a_group_without_rounds_is_refused() -> None:
 def test_sizes_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"^s counts from 0, n, tile, g, t_q and d from 1: Decode"):
         replace(decode(K), **wrong)
+
+
+# --- prefill ----------------------------------------------------------------------------------------------------------
+
+
+def shape(q_block: int, t_q: int = 2 * K, tile: int = 64, **more: Any) -> Prefill:
+    return Prefill(**{"t_q": t_q, "kv_len": t_q, "q_start": 0, "q_block": q_block, "tile": tile} | more)
+
+
+def prefill(q_block: int, t_q: int = 2 * K, tile: int = 64, ops: int = 6, **more: Any) -> PrefillWork:
+    return PrefillWork(
+        prefill=shape(q_block, t_q, tile, **more), ops_per_score=ops, ops_per_masked_score=0, instructions_per_tile=13
+    )
+
+
+@pytest.mark.parametrize(
+    ("q_block", "gemm", "vec", "reads"), [(16, 1081, 811, 270), (64, 1081, 811, 68), (128, 1114, 836, 35)]
+)
+def test_llama3_70b_prefill_has_the_published_limits(q_block: int, gemm: float, vec: float, reads: float) -> None:
+    """Microseconds. The table leaves out Q's bytes and T_vec's share per tile."""
+    work, q_bytes = prefill(q_block), 8 * 2 * K * 128 * 2
+    assert gemm_cycles(work, CHIP) / 1e3 == pytest.approx(gemm, abs=0.6)
+    assert vector_cycles(scores_only(work), CHIP) / 1e3 == pytest.approx(vec, abs=0.6)
+    assert hbm_cycles(work, CHIP) - q_bytes / 256 == pytest.approx(1e3 * reads, abs=600)
+    assert latency_bounds(work, CHIP).tree == 0
+
+
+def scores_only(work: PrefillWork) -> PrefillWork:
+    return replace(work, ops_per_output=0, instructions_per_tile=0, instructions_per_masked_tile=0)
+
+
+def test_a_dear_exp_makes_prefill_vector_bound() -> None:
+    """Nine lane cycles a score: a roofline of MACs alone is wrong, even without the passes over O."""
+    cheap, dear = (latency_bounds(scores_only(prefill(16, ops=ops)), CHIP) for ops in (6, 9))
+    assert cheap.lower == cheap.gemm > cheap.vector
+    assert dear.lower == dear.vector == pytest.approx(1217e3, abs=600)
+
+
+def test_each_tile_passes_over_o_as_often_as_the_kernel_says() -> None:
+    work = prefill(16, t_q=64)
+    fewer = replace(work, ops_per_output=2)
+    assert vector_cycles(work, CHIP) - vector_cycles(fewer, CHIP) == 4 * 8 * 16 * 128 / 128
+    work_of_decode = decode(3 * K)
+    fewer_of_decode = replace(work_of_decode, ops_per_output=2)
+    assert vector_cycles(work_of_decode, CHIP) - vector_cycles(fewer_of_decode, CHIP) == 3 * 8 * 128 / 128
+
+
+@pytest.mark.parametrize(("s", "tile", "g"), [(4096, 1024, 8), (100, 48, 3), (0, 64, 8)])
+def test_prefill_of_one_token_is_decode(s: int, tile: int, g: int) -> None:
+    one = PrefillWork(
+        prefill=Prefill(t_q=1, kv_len=s, q_start=s, q_block=1, tile=tile),
+        ops_per_score=6,
+        instructions_per_tile=13,
+        g=g,
+    )
+    assert latency_bounds(one, CHIP) == latency_bounds(decode(s, tile=tile, g=g), CHIP)
+
+
+def test_a_prefill_is_the_sum_of_its_chunks() -> None:
+    whole = latency_bounds(prefill(32, t_q=100), CHIP)
+    parts = [latency_bounds(prefill(32, t_q=min(32, 100 - at), q_start=at, kv_len=100), CHIP) for at in (0, 32, 64, 96)]
+    for term in ("hbm", "gemm", "vector", "issue", "latencies"):
+        assert getattr(whole, term) == pytest.approx(sum(getattr(part, term) for part in parts), rel=1e-12)
+
+
+def test_masks_cost_on_partial_tiles_only() -> None:
+    plain = prefill(64, t_q=256)
+    plain = replace(plain, instructions_per_masked_tile=0)
+    masked = replace(plain, ops_per_masked_score=2, instructions_per_masked_tile=3)
+    diagonal = 4  # of 10 tiles
+    assert vector_cycles(masked, CHIP) - vector_cycles(plain, CHIP) == diagonal * (2 * 8 * 64 * 64 / 128 + 3 * 32)
+    assert issue_cycles(masked, CHIP) - issue_cycles(plain, CHIP) == diagonal * 3 * 8
+    assert issue_cycles(plain, CHIP) == 10 * (2 * 48 + 13 * 8)
+
+
+def test_every_query_block_has_its_instructions_its_query_and_its_first_bytes() -> None:
+    work = prefill(64, t_q=256)
+    more = replace(work, instructions_per_block=5)
+    assert issue_cycles(more, CHIP) - issue_cycles(work, CHIP) == 4 * 5 * 8
+    assert vector_cycles(more, CHIP) - vector_cycles(work, CHIP) == 4 * 5 * 32
+    assert latency_cycles(work, CHIP) == 4 * (40 + 6) + 10 * (2 * (40 + 16) + (2 + 1) * 6)
+
+
+def test_a_window_makes_time_grow_with_the_context_and_not_with_its_square() -> None:
+    full, near = (
+        [latency_bounds(prefill(64, t_q=s, window=window), CHIP).lower for s in (2 * K, 4 * K)]
+        for window in (None, 256)
+    )
+    assert full[1] / full[0] == pytest.approx(4, rel=0.05)
+    assert near[1] / near[0] == pytest.approx(2, rel=0.05)
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(0, 300),
+    st.integers(0, 300),
+    st.integers(1, 64),
+    st.integers(1, 64),
+    st.none() | st.integers(1, 300),
+)
+def test_prefill_terms_are_those_of_its_shape(
+    t_q: int, kv_len: int, q_start: int, q_block: int, tile: int, window: int | None
+) -> None:
+    work = prefill(q_block, t_q, tile, kv_len=kv_len, q_start=q_start, window=window)
+    bounds = latency_bounds(work, CHIP)
+    assert gemm_cycles(work, replace(CHIP, tile_m=1)) == work.prefill.macs(8, 128) / 4096
+    assert hbm_cycles(work, CHIP) == (work.prefill.kv_bytes_read(128, 2) + 8 * t_q * 128 * 2) / 256
+    assert len(work.sweeps) == ceil(t_q / q_block)
+    assert 0 < bounds.lower <= bounds.upper
+
+
+@pytest.mark.parametrize("name", ["g", "d", "itemsize"])
+def test_prefill_sizes_that_cannot_be_are_refused_with_both_numbers(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} is 0, the least is 1: PrefillWork"):
+        replace(prefill(64), **{name: 0})
