@@ -21,21 +21,24 @@ def merge(state: State, other: State, tl: Any) -> None:
     """Take `other` into `state` (ADR-0060 4): log-sum-exp of two sets of keys."""
     m, l, o = state
     m_other, l_other, o_other = other
-    m_new = tl.maximum(m, m_other)
-    finite = tl.maximum(m_new, LOWEST)
-    mine, theirs = tl.exp(m - finite), tl.exp(m_other - finite)
+    m_new, mine, theirs = merge_weights(m, m_other, tl)
     tl.add(l * mine, l_other * theirs, out=l)
     tl.add(o * mine, o_other * theirs, out=o)
     tl.assign(m, m_new)
 
 
+def merge_weights(m: Any, m_other: Any, tl: Any) -> tuple[Any, Any, Any]:
+    """The maximum of both, and what l and O of either side are to be multiplied with: 0 for a side that is empty."""
+    m_new = tl.maximum(m, m_other)
+    finite = tl.maximum(m_new, LOWEST)
+    return m_new, tl.exp(m - finite), tl.exp(m_other - finite)
+
+
 def add_sink(state: State, sink: Any, tl: Any) -> None:
     """Take in one more logit a row, [rows, 1], that has no value: an attention sink. Once a row, or it counts twice."""
     m, l, o = state
-    m_new = tl.maximum(m, sink)
-    finite = tl.maximum(m_new, LOWEST)
-    mine = tl.exp(m - finite)
-    tl.add(l * mine, tl.exp(sink - finite), out=l)
+    m_new, mine, of_sink = merge_weights(m, sink, tl)
+    tl.add(l * mine, of_sink, out=l)
     tl.mul(o, mine, out=o)
     tl.assign(m, m_new)
 

@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
-from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
+from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge_weights
 from pytest_kernbench.kernels.ahbm.flash_sweep import ONE_BY_ONE, Block, Depth, Layout, Rules, Sweep, resident_tiles
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, token_of, tree, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Span
 from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
 
 SLOTS = 3  # messages of an edge, m, l and O: with fewer slots a receiver waits for what its sender cannot send (R37)
+MESSAGE_BYTES = 16384  # a slot
 
 
 def gqa_decode(
     q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
     q_start: int | None = None, window: int | None = None, softcap: float | None = None, skip: bool = True,
-    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = ONE_BY_ONE, mesh: Mesh = (2, 4),
-    tl: Any,
+    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = ONE_BY_ONE,
+    message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V for the `group` query heads of this cube's KV head, which is the cube's number (R12).
 
@@ -38,19 +39,22 @@ def gqa_decode(
     `softcap`: see `Rules`. `sinks` [H_q] float32 in every PE: one more logit a head without a value, added at the root.
     `lse` [group, T_q] float32 at rank n - 1 gets the natural logarithm of the softmax's denominator.
 
+    O travels in messages of at most `message_bytes`, a slot's: one, unless there are many rows.
     Launch with `placement(n, mesh)` so that every edge of the tree is one hop. Needs `SLOTS` slots a direction.
     """
     request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
     gqa_decode_batch(
         q, k, v, o, [request], n, group=group, tile=tile, scale=scale, window=window, softcap=softcap, skip=skip,
-        sinks=sinks, lse=lse, layout=layout, depth=depth, mesh=mesh, tl=tl,
+        sinks=sinks, lse=lse, layout=layout, depth=depth,
+        message_bytes=message_bytes, mesh=mesh, tl=tl,
     )  # fmt: skip
 
 
 def gqa_decode_batch(
     q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, scale: float,
     window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None,
-    layout: Layout = "head", depth: Depth = ONE_BY_ONE, mesh: Mesh = (2, 4), tl: Any,
+    layout: Layout = "head", depth: Depth = ONE_BY_ONE, message_bytes: int = MESSAGE_BYTES,
+    mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
     """`gqa_decode` of each request in turn; their tokens lie one after another in Q and O, their keys in the caches."""
     rank, cube = tl.program_id(0), tl.program_id(1)
@@ -68,19 +72,37 @@ def gqa_decode_batch(
                 tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl))
                 widths = [each.width for each in tiles]
                 state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
-            reduce_to_root(state, rank, shape, tl)
+            reduce_to_root(state, rank, shape, message_bytes // (4 * v.row), tl)
             if rank == shape.root:
                 store_result(state, o, lse, sinks, 0, cube * group, request.q_row, block, tl)
 
 
-def reduce_to_root(state: State, rank: int, shape: Tree, tl: Any) -> None:
+def reduce_to_root(state: State, rank: int, shape: Tree, message_rows: int, tl: Any) -> None:
     """Log-sum-exp tree (ADR-0060 4): children first, then the parent; the root has all of it in `state` then."""
     pe, parent = shape.placement[rank], shape.parent[rank]
     with tl.region("tree"):
         for child in shape.children[rank]:
             with tl.scratch_scope():
-                side = direction(pe, shape.placement[child], shape.mesh)
-                merge(state, tuple(tl.recv(side, part.shape, part.dtype) for part in state), tl)
+                merge_received(state, direction(pe, shape.placement[child], shape.mesh), message_rows, tl)
         if parent is not None:
             side = direction(pe, shape.placement[parent], shape.mesh)
-            tl.wait(*[tl.send(side, part) for part in state])
+            m, l, o = state
+            tl.wait(*[tl.send(side, part) for part in (m, l, *pieces(o, message_rows, tl))])
+
+
+def merge_received(state: State, side: str, message_rows: int, tl: Any) -> None:
+    """Take the m, l, O that come from `side` into `state`: O a message of rows at a time, each merged in its slot."""
+    m, l, o = state
+    m_other, l_other = tl.recv(side, m.shape), tl.recv(side, l.shape)
+    m_new, mine, theirs = merge_weights(m, m_other, tl)
+    tl.add(l * mine, l_other * theirs, out=l)
+    parts = (pieces(each, message_rows, tl) for each in (o, mine, theirs))
+    for rows, weight, other in zip(*parts, strict=True):
+        with tl.scratch_scope():
+            tl.add(rows * weight, tl.recv(side, rows.shape) * other, out=rows)
+    tl.assign(m, m_new)
+
+
+def pieces(h: Any, rows: int, tl: Any) -> list[Any]:
+    """`h` in pieces of at most so many rows: what a message can hold."""
+    return [tl.rows(h, first, min(rows, h.shape[0] - first)) for first in range(0, h.shape[0], rows)]

@@ -38,13 +38,13 @@ def slots_needed(depth: Depth = PIECE_BY_PIECE) -> int:
 
 def gqa_ring(
     q: Any, k: Any, v: Any, o: Any, t_q: int, kv_len: int, n: int, *, group: int, tile: int, q_block: int, scale: float,
-    placement: Placement = "zigzag", q_start: int | None = None, window: int | None = None,
+    sharding: Placement = "zigzag", q_start: int | None = None, window: int | None = None,
     softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head",
     depth: Depth = PIECE_BY_PIECE, tl: Any,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V, causal, of `t_q` queries and `kv_len` keys over `n` ranks, for this cube's KV head.
 
-    Everything is sharded by `shards(t_q, n, placement, first)` and `shards(kv_len, n, placement)`, a rank's rows in its
+    Everything is sharded by `shards(t_q, n, sharding, first)` and `shards(kv_len, n, sharding)`, a rank's rows in its
     slots' order: q [group, rows, d] and o [group, rows, d_v] ([rows, group, width] with layout="token"), k [rows, d],
     v [rows, d_v], lse [group, rows]; sinks [H_q] in every PE. `first` is `q_start`, or kv_len - t_q: the last tokens.
     A piece of `tile` keys has to fit a slot; `q_block` query positions go through a trip round the ring together, so
@@ -56,7 +56,7 @@ def gqa_ring(
     rank, cube = tl.program_id(0), tl.program_id(1)
     rules = Rules(scale, window, softcap, skip)
     first = kv_len - t_q if q_start is None else q_start
-    queries, keys = shards(t_q, n, placement, first), shards(kv_len, n, placement)
+    queries, keys = shards(t_q, n, sharding, first), shards(kv_len, n, sharding)
     pieces = tuple(tuple(cut(shard, tile)) for shard in keys)
     ring = Ring(k, v, rank, {piece.count for _, piece in pieces[rank]}, depth, tl)
     for trip in trips(queries, q_block):

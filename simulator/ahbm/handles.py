@@ -158,6 +158,14 @@ class Handle:
         self.regions = ((allocation, lo, hi),)
         self.cells = pack_operand(allocation.label, lo - allocation.base, hi - lo)
 
+    def overlay(self, other: Handle, lo: int = 0) -> None:
+        """Put the handle's data over that of `other`, from byte `lo` of it on."""
+        allocation, start, _ = other.regions[0]
+        lo, size = start + lo, self.size * self.dtype.itemsize
+        self.allocation = allocation
+        self.regions = ((allocation, lo, lo + size),)
+        self.cells = pack_operand(allocation.label, lo - allocation.base, size)
+
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from an element to the next along each axis."""
@@ -167,7 +175,7 @@ class Handle:
 
     def array(self) -> Array:
         if self._array is None:
-            self._array = self.allocation.space.view(self.allocation.lo, self.shape, self.strides, self.dtype)
+            self._array = self.allocation.space.view(self.regions[0][1], self.shape, self.strides, self.dtype)
         return self._array
 
     def __repr__(self) -> str:

@@ -78,6 +78,23 @@ class Language(GemmOps, QueueOps, MathOps):
             self._refuse(site, "bad-parameter", "reshape", fact, "reshape first, then tl.trans")
         return self._alias(h, shape, merged_axes(h.shape, h.axes, shape))
 
+    def rows(self, h: Handle, first: int, count: int) -> Handle:
+        """Rows [first, first + count) of `h`, along its first axis: a part of the same bytes; no op."""
+        site = self._site()
+        if not isinstance(h, Handle):
+            self._refuse(site, "bad-parameter", "rows", f"got {h!r}", "pass a handle")
+        self._here(h, "rows", site)
+        start, size = whole(first), whole(count)
+        if start is None or size is None or start < 0 or size < 1 or start + size > h.shape[0]:
+            fact = f"rows {first!r} and {count!r} more of {h.shape}"
+            self._refuse(site, "bad-parameter", "rows", fact, f"name rows it has, 0..{h.shape[0] - 1}, at least one")
+        if h.transposed:
+            fact = f"{h.shape} is seen transposed, so its rows are not in one piece"
+            self._refuse(site, "bad-parameter", "rows", fact, "take rows first, then tl.trans")
+        seen = self._alias(h, (size, *h.shape[1:]), h.axes)
+        seen.overlay(h, start * (h.size // h.shape[0]) * h.dtype.itemsize)
+        return seen
+
     def _alias(self, h: Handle, shape: tuple[int, ...], axes: tuple[str, ...]) -> Handle:
         """The data of `h` under another shape."""
         seen = Handle(self, shape, h.dtype)

@@ -177,7 +177,7 @@ class GemmOps(DmaOps):
             return self._allocate((m, n), float32, "composite", site), block
         placed = self._result(out, (m, n), float32, "composite", site)
         result = Handle(placed.tl, (m, n), placed.dtype)
-        result.place(placed.allocation)
+        result.overlay(placed)
         result.transposed = placed.transposed
         return result, None
 

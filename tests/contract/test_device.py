@@ -55,7 +55,7 @@ def decode(spec: Any = None, **given: Any) -> tuple[Run, Any]:
     o = chip.tensor("O", (GROUP, D), "bfloat16", place=RANKS - 1)
     guard = chip.tensor("guard", (GUARD,), "uint8", place=0)
     run = chip.run(
-        gqa_decode, q, k, v, o, LENGTH, 0, RANKS, group=GROUP, d=D, tile=32, scale=D**-0.5, grid=RANKS,
+        gqa_decode, q, k, v, o, LENGTH, 0, RANKS, group=GROUP, tile=32, scale=D**-0.5, grid=RANKS,
         placement=placement(RANKS, (2, 4)), **given,
     )  # fmt: skip
     return run, (chip, o, guard)

@@ -88,7 +88,7 @@ def test_state_rebound_inside_the_scope_is_used_after_recycling(decode, problem,
 def test_recv_of_a_wrong_shape_is_a_message_mismatch(decode, problem, broken, line_of):
     kernel = broken(
         gqa_decode,
-        {"merge(state, tuple(tl.recv(side, part.shape,": "merge(state, tuple(tl.recv(side, part.shape[::-1],"},
+        {"tl.recv(side, m.shape), tl": "tl.recv(side, m.shape[::-1]), tl"},
     )
 
     with pytest.raises(KernelError) as caught:
@@ -97,7 +97,7 @@ def test_recv_of_a_wrong_shape_is_a_message_mismatch(decode, problem, broken, li
     assert caught.value.kind == "message-mismatch"
     text = str(caught.value)
     assert "(1, 8) float32" in text and "(8, 1) float32" in text
-    assert line_of("merge(state, tuple(tl.recv(side") in text and line_of("tl.wait(*[tl.send(side") in text
+    assert line_of("tl.recv(side, m.shape[::-1])") in text and line_of("tl.wait(*[tl.send(side") in text
 
 
 @pytest.mark.ahbm(ipcq_slots=1)
@@ -200,15 +200,13 @@ def test_a_send_off_the_mesh_names_the_directions_there_are(decode, problem, bro
 @pytest.mark.adr("0060", "4", "0.5.4")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_slot_released_before_its_last_reader_ended_is_a_race(decode, problem, broken, line_of, schedule):
-    edits = {
-        "merge(state, tuple(tl.recv(side": "received = tuple(tl.recv(side",
-        "part.dtype) for part in state), tl)\n": "part.dtype) for part in state)\n"
-        "                merge(state, received, tl)\n                [tl.release(part) for part in received]\n",
-    }
+    merged = "tl.add(rows * weight, tl.recv(side, rows.shape) * other, out=rows)"
+    early = ("received = tl.recv(side, rows.shape)", "tl.add(rows * weight, received * other, out=rows)")
+    edits = {merged: "\n            ".join([*early, "tl.release(received)"])}
     kernel = broken(gqa_decode, edits)
 
     kinds, text = found(decode(problem(s=100, n=2), kernel, check="collect", schedule=schedule))
 
     assert {kind for kind, _ in kinds} == {"race-war"}
-    assert line_of("tl.release(part)") in text and "flash_state.py:" in text
+    assert line_of("tl.release(received)") in text and line_of("received * other, out=rows") in text
     assert "wait for the reader" in text

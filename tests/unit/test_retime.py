@@ -43,7 +43,7 @@ def decode(spec: AhbmSpec, s: int, n: int, tile: int, **options: Any) -> Run:
     k, v = (chip.tensor(name, (capacity, D), axes=("token", "d")) for name in "KV")
     o = chip.tensor("O", (8, D), place=n - 1)
     return chip.run(
-        gqa_decode, q, k, v, o, s, 0, n, group=8, d=D, tile=tile, scale=0.125, grid=n,
+        gqa_decode, q, k, v, o, s, 0, n, group=8, tile=tile, scale=0.125, grid=n,
         placement=placement(n, (2, 4)), check=False, **options,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ def decode(spec, s=96, n=4, tile=16):
     q, o = chip.tensor("Q", (8, 64), place="replicate"), chip.tensor("O", (8, 64), place=n - 1)
     k, v = chip.tensor("K", (s // n, 64)), chip.tensor("V", (s // n, 64))
     return chip.run(
-        gqa_decode, q, k, v, o, s, 0, n, group=8, d=64, tile=tile, scale=0.125, grid=n, placement=placement(n, (2, 4))
+        gqa_decode, q, k, v, o, s, 0, n, group=8, tile=tile, scale=0.125, grid=n, placement=placement(n, (2, 4))
     )
 
 

@@ -26,7 +26,7 @@ def decode(spec: AhbmSpec, **options: Any) -> Run:
     k, v = (chip.tensor(name, (-(-S // N), D), axes=("token", "d")) for name in "KV")
     o = chip.tensor("O", (8, D), place=N - 1)
     return chip.run(
-        gqa_decode, q, k, v, o, S, 0, N, group=8, d=D, tile=160, scale=0.125, grid=N, placement=placement(N, (2, 4)),
+        gqa_decode, q, k, v, o, S, 0, N, group=8, tile=160, scale=0.125, grid=N, placement=placement(N, (2, 4)),
         check=False, **options,
     )  # fmt: skip
 

@@ -66,12 +66,25 @@ ELEMENTWISE: dict[str, tuple[CALLS, CALLS]] = {
         lambda tl, a, b: tl.reshape(tl.reshape(a, (4, 2, 64)) + tl.reshape(tl.sum(b), (4, 2, 1)), (8, 64)),
         lambda a, b: a + b.sum(axis=1, keepdims=True),
     ),
+    "rows": (lambda tl, a, b: tl.rows(a, 2, 1) + b, lambda a, b: a[2:3] + b),
+    "rows of rows": (lambda tl, a, b: tl.rows(tl.rows(a, 2, 5), 1, 1) + b, lambda a, b: a[3:4] + b),
+    "written by rows": (
+        lambda tl, a, b: written(tl, a, b),
+        lambda a, b: np.vstack([a[:3] + b[:3], a[3:]]),
+    ),
     "reshape is no transpose": (lambda tl, a, b: tl.reshape(a, (64, 8)) + 0.0, lambda a, b: a.reshape(64, 8)),
     "zeros": (lambda tl, a, b: tl.zeros((8, 64)), lambda a, b: np.zeros((8, 64))),
     "full": (lambda tl, a, b: tl.full((8, 64), -1.25), lambda a, b: np.full((8, 64), -1.25)),
     "minus infinity": (lambda tl, a, b: tl.full((8, 1), float("-inf")), lambda a, b: np.full((8, 1), -np.inf)),
     "assign": (lambda tl, a, b: tl.assign(tl.empty((8, 64)), a), lambda a, b: a),
 }
+
+
+def written(tl: Any, a: Any, b: Any) -> Any:
+    """`a` with `b` added to its first rows: only a part of the handle is written."""
+    whole = tl.assign(tl.empty((8, 64)), a)
+    tl.wait(tl.add(tl.rows(a, 0, 3), tl.rows(b, 0, 3), out=tl.rows(whole, 0, 3)))
+    return whole
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:

@@ -1,0 +1,260 @@
+"""The driver's duties at a launch (ADR-0060 2.2): inputs laid out over cubes and PEs, and outputs put together again.
+
+Host code: it takes a chip, makes its tensors, and says with what a kernel is launched. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
+from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
+from pytest_kernbench.kernels.ahbm.gqa_prefill import gqa_prefill_batch
+from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
+from pytest_kernbench.kernels.ahbm.placement import Mesh, placement, token_of, valid_len
+from pytest_kernbench.kernels.ahbm.positions import Placement, Span, ring_order, shards, slots
+from pytest_kernbench.kernels.ahbm.requests import Request
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One request: `t_q` queries against `kv_len` keys, for `heads` KV heads, one a cube, of `group` query heads each.
+
+    q [H_q, t_q, d], k [heads, kv_len, d], v [heads, kv_len, d_v] of `dtype`, or none of them: structure only. `sinks`
+    [H_q]. Queries are the last tokens unless `q_start` gives the first one's position.
+    """
+
+    kv_len: int
+    t_q: int = 1
+    q_start: int | None = None
+    heads: int = 1
+    group: int = 8
+    d: int = 128
+    d_v: int = 128
+    dtype: str = "bfloat16"
+    scale: float | None = None
+    window: int | None = None
+    softcap: float | None = None
+    q: Array | None = field(default=None, repr=False)
+    k: Array | None = field(default=None, repr=False)
+    v: Array | None = field(default=None, repr=False)
+    sinks: Array | None = field(default=None, repr=False)
+
+    @property
+    def has_data(self) -> bool:
+        return self.q is not None
+
+    @property
+    def first(self) -> int:
+        """The position of the first query."""
+        return Request(self.kv_len, self.t_q, q_start=self.q_start).first
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """What every kernel is told of how scores are made."""
+        scale = self.d**-0.5 if self.scale is None else self.scale
+        return {"group": self.group, "scale": scale, "window": self.window, "softcap": self.softcap}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with its arguments; `options` are the chip's and the kernel's. `collect` takes the run's O apart."""
+
+    kernel: Callable[..., None]
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    collect: Callable[[Array], list[Array]]
+
+    def run(self, chip: Any, **options: Any) -> Any:
+        """The run of this launch on its chip, with more options of `chip.run` or of the kernel."""
+        return chip.run(self.kernel, *self.args, **{**self.options, **options})
+
+    def outputs(self, run: Any) -> list[Array]:
+        """O [H_q, t_q, d_v] of each request, whatever the layout on the chip."""
+        return self.collect(run.array("O"))
+
+
+def decode(
+    chip: Any, requests: Sequence[Problem], n: int, *, tile: int, layout: Layout = "head", lse: bool = False,
+    start_pes: Sequence[int] | None = None, mesh: Mesh = (2, 4), **options: Any,
+) -> Launch:  # fmt: skip
+    """`gqa_decode_batch` of `requests`, each with its keys round robin over `n` PEs from its own start_pe on.
+
+    Without `start_pes` request i begins at PE i mod n (ADR-0060 0, layer 2).
+    """
+    starts = [number % n for number in range(len(requests))] if start_pes is None else start_pes
+    q_rows, kv_rows, batch = 0, 0, []
+    for problem, start in zip(requests, starts, strict=True):
+        batch.append(Request(problem.kv_len, problem.t_q, start, q_rows, kv_rows, problem.q_start))
+        q_rows, kv_rows = q_rows + problem.t_q, kv_rows + -(-problem.kv_len // n)
+    pes = placement(n, mesh)
+    k, v = (_split_caches(requests, batch, kv_rows, n, name) for name in ("k", "v"))
+    args = _tensors(chip, requests[0], _packed_queries(requests, layout), q_rows, k, v, kv_rows, n - 1, layout)
+    extra = _extras(chip, requests[0], q_rows, n - 1, lse)
+    return Launch(
+        gqa_decode_batch, (*args, batch, n),
+        {**requests[0].rules, **extra, **options, "tile": tile, "layout": layout, "mesh": mesh, "placement": pes,
+         "grid": (n, requests[0].heads)},
+        lambda o: _taken_apart(o, requests, layout),
+    )  # fmt: skip
+
+
+def prefill(
+    chip: Any, requests: Sequence[Problem], *, tile: int, q_block: int, layout: Layout = "head", lse: bool = False,
+    **options: Any,
+) -> Launch:  # fmt: skip
+    """`gqa_prefill_batch` of `requests`, whose keys lie one after another in one PE of each cube."""
+    q_rows, kv_rows, batch = 0, 0, []
+    for problem in requests:
+        batch.append(Request(problem.kv_len, problem.t_q, 0, q_rows, kv_rows, problem.q_start))
+        q_rows, kv_rows = q_rows + problem.t_q, kv_rows + problem.kv_len
+    k, v = (_split_caches(requests, batch, kv_rows, 1, name) for name in ("k", "v"))
+    args = _tensors(chip, requests[0], _packed_queries(requests, layout), q_rows, k, v, kv_rows, 0, layout)
+    extra = _extras(chip, requests[0], q_rows, 0, lse)
+    return Launch(
+        gqa_prefill_batch, (*args, batch),
+        {**requests[0].rules, **extra, **options, "tile": tile, "q_block": q_block, "layout": layout,
+         "grid": (1, requests[0].heads)},
+        lambda o: _taken_apart(o, requests, layout),
+    )  # fmt: skip
+
+
+def ring(
+    chip: Any, problem: Problem, n: int, *, tile: int, q_block: int, sharding: Placement = "zigzag",
+    layout: Layout = "head", lse: bool = False, mesh: Mesh = (2, 4), **options: Any,
+) -> Launch:  # fmt: skip
+    """`gqa_ring` of `problem` on a chip whose ports are `ring_ports` of `ring_pes(n, heads, mesh)`."""
+    queries, keys = shards(problem.t_q, n, sharding, problem.first), shards(problem.kv_len, n, sharding)
+    q_rows, kv_rows = max(map(slots, queries)), max(map(slots, keys))
+    lengths = [slots(shard) for shard in keys]
+    q, k, v = (None, None, None) if not problem.has_data else (
+        _sharded(_by_cube(problem.q, problem), queries, q_rows, problem.first),
+        _sharded(problem.k, keys, kv_rows), _sharded(problem.v, keys, kv_rows),
+    )  # fmt: skip
+    if q is not None and layout == "token":
+        q = np.swapaxes(q, -3, -2)
+    sizes = _sizes(problem.group, q_rows, layout)
+    name, cache = problem.dtype, {"dtype": problem.dtype, "axes": ("token", "d")}
+    args = (
+        chip.tensor("Q", (*sizes, problem.d), name, q, axes=(*_axes(layout), "d")),
+        chip.tensor("K", (kv_rows, problem.d), data=k, valid=np.array(lengths), **cache),
+        chip.tensor("V", (kv_rows, problem.d_v), data=v, valid=np.array(lengths), **cache),
+        chip.tensor("O", (*sizes, problem.d_v), name),
+    )
+    extra = _extras(chip, problem, q_rows, "local", lse)
+    return Launch(
+        gqa_ring, (*args, problem.t_q, problem.kv_len, n),
+        {**problem.rules, **extra, **options, "tile": tile, "q_block": q_block, "sharding": sharding,
+         "q_start": problem.q_start, "layout": layout, "placement": ring_order(n, mesh), "grid": (n, problem.heads)},
+        lambda o: [_unsharded(o, queries, problem, layout)],
+    )  # fmt: skip
+
+
+def ring_pes(n: int, cubes: int, mesh: Mesh) -> list[tuple[int, ...]]:
+    """For each cube, the PEs of the chip in the order of its ring."""
+    size = mesh[0] * mesh[1]
+    return [tuple(cube * size + pe for pe in ring_order(n, mesh)) for cube in range(cubes)]
+
+
+# --- one place for every number ---------------------------------------------------------------------------------------
+
+
+def _axes(layout: Layout) -> tuple[str, str]:
+    return ("head", "token") if layout == "head" else ("token", "head")
+
+
+def _sizes(heads: int, tokens: int, layout: Layout) -> tuple[int, int]:
+    return (heads, tokens) if layout == "head" else (tokens, heads)
+
+
+def _tensors(
+    chip: Any, problem: Problem, q: Array | None, q_rows: int, k: Array | None, v: Array | None, kv_rows: int,
+    root: int, layout: Layout,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Q in every PE, K and V in their PEs, O at the root."""
+    h_q, name = problem.heads * problem.group, problem.dtype
+    cache = {"dtype": name, "axes": ("token", "d")}
+    rows = max(kv_rows, 1)
+    return (
+        chip.tensor("Q", (*_sizes(h_q, q_rows, layout), problem.d), name, q, "replicate", axes=(*_axes(layout), "d")),
+        chip.tensor("K", (rows, problem.d), data=k, **cache),
+        chip.tensor("V", (rows, problem.d_v), data=v, **cache),
+        chip.tensor("O", (*_sizes(problem.group, q_rows, layout), problem.d_v), name, place=root),
+    )
+
+
+def _extras(chip: Any, problem: Problem, q_rows: int, place: int | str, lse: bool) -> dict[str, Any]:
+    """Sinks in every PE, and where the log-sum-exp goes."""
+    found = {}
+    if problem.sinks is not None:
+        sinks = np.asarray(problem.sinks, np.float32)
+        found["sinks"] = chip.tensor("sinks", sinks.shape, "float32", sinks if problem.has_data else None, "replicate")
+    if lse:
+        found["lse"] = chip.tensor("lse", (problem.group, q_rows), "float32", place=place)
+    return found
+
+
+def _packed_queries(requests: Sequence[Problem], layout: Layout) -> Array | None:
+    """Q of all requests, token behind token."""
+    if not requests[0].has_data:
+        return None
+    packed = np.concatenate([problem.q for problem in requests if problem.q is not None], axis=1)
+    return packed if layout == "head" else np.swapaxes(packed, 0, 1)
+
+
+def _split_caches(requests: Sequence[Problem], batch: Sequence[Request], rows: int, n: int, name: str) -> Array | None:
+    """[heads, n, rows, width]: token i of a request on its rank (start_pe + i) mod n (2.1); NaN where nobody wrote."""
+    if not requests[0].has_data:
+        return None
+    first: Array = getattr(requests[0], name)
+    parts = np.full((first.shape[0], n, max(rows, 1), first.shape[2]), np.nan, first.dtype)
+    for problem, request in zip(requests, batch, strict=True):
+        cache: Array = getattr(problem, name)
+        for rank in range(n):
+            length = valid_len(request.kv_len, request.start_pe, rank, n)
+            tokens = [token_of(slot, rank, request.start_pe, n) for slot in range(length)]
+            parts[:, rank, request.kv_row : request.kv_row + length] = cache[:, tokens]
+    return parts
+
+
+def _taken_apart(o: Array, requests: Sequence[Problem], layout: Layout) -> list[Array]:
+    """O of each request, [H_q, t_q, d_v], out of the root's rows."""
+    by_cube = o if o.ndim == 4 else o[None]
+    in_order = by_cube if layout == "head" else np.swapaxes(by_cube, 1, 2)
+    heads = in_order.reshape(-1, *in_order.shape[2:])
+    ends = np.cumsum([problem.t_q for problem in requests])[:-1]
+    return list(np.split(heads, ends, axis=1))
+
+
+def _by_cube(q: Array | None, problem: Problem) -> Array:
+    """Q as [cubes, group, t_q, d]."""
+    assert q is not None
+    return q.reshape(problem.heads, problem.group, *q.shape[1:])
+
+
+def _sharded(values: Array | None, spans: Sequence[tuple[Span, ...]], rows: int, first: int = 0) -> Array:
+    """[cubes, ..., tokens, width] as [cubes, ranks, ..., rows, width]; NaN behind a rank's own."""
+    assert values is not None
+    parts = np.full((values.shape[0], len(spans), *values.shape[1:-2], rows, values.shape[-1]), np.nan, values.dtype)
+    for rank, shard in enumerate(spans):
+        tokens = [position - first for span in shard for position in span.positions]
+        parts[:, rank, ..., : len(tokens), :] = values[..., tokens, :]
+    return parts
+
+
+def _unsharded(o: Array, spans: Sequence[tuple[Span, ...]], problem: Problem, layout: Layout) -> Array:
+    """O [H_q, t_q, d_v] out of what each rank stored."""
+    by_rank = o if o.ndim == 5 else o[None]
+    in_order = by_rank if layout == "head" else np.swapaxes(by_rank, 2, 3)
+    whole = np.empty((problem.heads, problem.group, problem.t_q, problem.d_v), o.dtype)
+    for rank, shard in enumerate(spans):
+        tokens = [position - problem.first for span in shard for position in span.positions]
+        whole[:, :, tokens] = in_order[:, rank, :, : len(tokens)]
+    return whole.reshape(-1, problem.t_q, problem.d_v)
