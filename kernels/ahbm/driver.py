@@ -130,7 +130,7 @@ def ring(
     chip: Any, problem: Problem, n: int, *, tile: int, q_block: int, sharding: Placement = "zigzag",
     layout: Layout = "head", lse: bool = False, mesh: Mesh = (2, 4), **options: Any,
 ) -> Launch:  # fmt: skip
-    """`gqa_ring` of `problem` on a chip whose ports are `ring_ports` of `ring_pes(n, heads, mesh)`."""
+    """`gqa_ring` of `problem` on a chip with `ring_ports(n, heads, mesh)`."""
     queries, keys = shards(problem.t_q, n, sharding, problem.first), shards(problem.kv_len, n, sharding)
     q_rows, kv_rows = max(map(slots, queries)), max(map(slots, keys))
     lengths = [slots(shard) for shard in keys]
@@ -157,10 +157,15 @@ def ring(
     )  # fmt: skip
 
 
-def ring_pes(n: int, cubes: int, mesh: Mesh) -> list[tuple[int, ...]]:
-    """For each cube, the PEs of the chip in the order of its ring."""
-    size = mesh[0] * mesh[1]
-    return [tuple(cube * size + pe for pe in ring_order(n, mesh)) for cube in range(cubes)]
+def ring_ports(n: int, cubes: int, mesh: Mesh = (2, 4)) -> dict[tuple[int, str], tuple[int, str]]:
+    """Ports of a chip on which E leads from rank to rank of a ring of `n`, and round, in each of `cubes` cubes."""
+    size, order = mesh[0] * mesh[1], ring_order(n, mesh)
+    ports = {}
+    for cube in range(cubes):
+        for rank, pe in enumerate(order if n > 1 else ()):
+            here, there = cube * size + pe, cube * size + order[(rank + 1) % n]
+            ports[here, "E"], ports[there, "W"] = (there, "W"), (here, "E")
+    return ports
 
 
 # --- one place for every number ---------------------------------------------------------------------------------------

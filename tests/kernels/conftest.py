@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_kernbench.kernels.ahbm import driver
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
 from pytest_kernbench.kernels.ahbm.placement import placement, token_of, valid_len
 from pytest_kernbench.kernels.reference.attention import ErrorModel, attention, error_model, random_attention
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
+from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.device import Run
 
 Array = np.ndarray[Any, Any]
@@ -139,6 +141,129 @@ def problem() -> type[Problem]:
     """The class of decode problems: `problem(s=1000, n=8)`."""
     return Problem
 
+
+# --- requests of any kind: what the driver lays out ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request with random inputs, different for each head and token, and its float64 answer."""
+
+    problem: driver.Problem
+
+    @property
+    def _variants(self) -> dict[str, Any]:
+        each = self.problem
+        return {
+            "scale": each.rules["scale"], "causal": True, "q_start": each.first, "window": each.window,
+            "softcap": each.softcap, "sinks": each.sinks,
+        }  # fmt: skip
+
+    @cached_property
+    def answer(self) -> tuple[Array, Array]:
+        """O [H_q, t_q, d_v] and the log-sum-exp [H_q, t_q]."""
+        each = self.problem
+        return attention(each.q, each.k, each.v, **self._variants)
+
+    @cached_property
+    def error(self) -> ErrorModel:
+        each = self.problem
+        return error_model(each.q, each.k, each.v, np.dtype(each.dtype), **self._variants)
+
+    def check(self, o: Array) -> None:
+        """Fail unless `o` [H_q, t_q, d_v] is within the error model and finite where the answer is."""
+        off = np.abs(o.astype(float) - self.answer[0])
+        assert off.max() <= self.error.bound, f"off by {off.max()}; {self.error}"  # NaN is not within it either
+
+
+@pytest.fixture(scope="session")
+def case() -> Callable[..., Case]:
+    """`case(kv_len=100, t_q=5, ...)`: a `driver.Problem` with data; `structure=True` leaves the data out."""
+
+    def make(*, seed: int = 0, sd: float = 2.0, structure: bool = False, **sizes: Any) -> Case:
+        shape = driver.Problem(**sizes)
+        if structure:
+            return Case(shape)
+        q, k, v = random_attention(
+            seed, shape.heads * shape.group, shape.heads, shape.kv_len, shape.d, np.dtype(shape.dtype),
+            t_q=shape.t_q, d_v=shape.d_v, sd=sd,
+        )  # fmt: skip
+        return Case(replace(shape, q=q, k=k, v=v))
+
+    return make
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run and O of each request, [H_q, t_q, d_v]; without data there are none."""
+
+    run: Run
+    outputs: list[Array]
+
+    @property
+    def log(self) -> Any:
+        return self.run.log
+
+
+Attend = Callable[..., Outcome]
+
+
+@pytest.fixture
+def attend(run_kernel: Any) -> Attend:
+    """`attend(chip, launch, kernel=None, **options) -> Outcome`: what `driver` made, run with every checker on."""
+
+    def run(chip: AhbmChip, launch: driver.Launch, kernel: Any = None, **options: Any) -> Outcome:
+        done = run_kernel(kernel or launch.kernel, *launch.args, on=chip, **{**launch.options, **options})
+        return Outcome(done, launch.outputs(done) if done.tensors["Q"].data is not None else [])
+
+    return run
+
+
+@pytest.fixture
+def split(attend: Attend, ahbm_spec: AhbmSpec) -> Attend:
+    """`split([case, ...], n, tile=64, **options)`: decode, or queries against keys split over n PEs and a tree."""
+
+    def run(
+        cases: Sequence[Case], n: int, *, tile: int = 64, kernel: Any = None, run: Any = None, **options: Any
+    ) -> Outcome:
+        chip = AhbmChip(ahbm_spec)
+        mesh = (ahbm_spec.mesh_rows, ahbm_spec.mesh_cols)
+        launch = driver.decode(chip, [each.problem for each in cases], n, tile=tile, mesh=mesh, **options)
+        return attend(chip, launch, kernel, **(run or {}))
+
+    return run
+
+
+@pytest.fixture
+def prefill(attend: Attend, ahbm_spec: AhbmSpec) -> Attend:
+    """`prefill([case, ...], tile=64, q_block=16, **options)`: all keys in one PE of each cube."""
+
+    def run(
+        cases: Sequence[Case], *, tile: int = 64, q_block: int = 16, kernel: Any = None, run: Any = None, **options: Any
+    ) -> Outcome:
+        chip = AhbmChip(ahbm_spec)
+        launch = driver.prefill(chip, [each.problem for each in cases], tile=tile, q_block=q_block, **options)
+        return attend(chip, launch, kernel, **(run or {}))
+
+    return run
+
+
+@pytest.fixture
+def ring(attend: Attend, ahbm_spec: AhbmSpec) -> Attend:
+    """`ring(case, n, tile=64, q_block=16, sharding="zigzag", **options)`: keys and queries over n PEs."""
+
+    def run(
+        each: Case, n: int, *, tile: int = 64, q_block: int = 16, kernel: Any = None, run: Any = None, **options: Any
+    ) -> Outcome:
+        mesh = (ahbm_spec.mesh_rows, ahbm_spec.mesh_cols)
+        chip = AhbmChip(ahbm_spec, ports=driver.ring_ports(n, each.problem.heads, mesh))
+        launch = driver.ring(chip, each.problem, n, tile=tile, q_block=q_block, mesh=mesh, **options)
+        return attend(chip, launch, kernel, **(run or {}))
+
+    return run
+
+
+# --- kernels with a mistake ------------------------------------------------------------------------------------------
 
 COPIES = itertools.count()
 
