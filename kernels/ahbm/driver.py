@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
+from pytest_kernbench.kernels.ahbm.gqa_fixed_split import gqa_decode_fixed_split, splits_of
 from pytest_kernbench.kernels.ahbm.gqa_prefill import gqa_prefill_batch
 from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
 from pytest_kernbench.kernels.ahbm.placement import Mesh, placement, token_of, valid_len
@@ -103,6 +104,29 @@ def decode(
         {**requests[0].rules, **extra, **options, "tile": tile, "layout": layout, "mesh": mesh, "placement": pes,
          "grid": (n, requests[0].heads)},
         lambda o: _taken_apart(o, requests, layout),
+    )  # fmt: skip
+
+
+def decode_fixed_split(
+    chip: Any, problem: Problem, n: int, *, tile: int, split: int, layout: Layout = "head", lse: bool = False,
+    start_pe: int = 0, mesh: Mesh = (2, 4), **options: Any,
+) -> Launch:  # fmt: skip
+    """`gqa_decode_fixed_split` of `problem`: splits of `split` tokens go round `n` PEs from `start_pe` on."""
+    count = -(-problem.kv_len // split)
+    shares = [splits_of(rank, start_pe, count, n) for rank in range(n)]
+    rows = max(map(len, shares)) * split
+    spans = [tuple(Span(i * split, min(split, problem.kv_len - i * split)) for i in share) for share in shares]
+    k, v = (None, None) if not problem.has_data else (
+        _sharded(problem.k, spans, max(rows, 1)), _sharded(problem.v, spans, max(rows, 1)),
+    )  # fmt: skip
+    queries = _packed_queries([problem], layout)
+    return Launch(
+        gqa_decode_fixed_split,
+        (*_tensors(chip, problem, queries, problem.t_q, k, v, rows, n - 1, layout), problem.kv_len, start_pe, n),
+        {**problem.rules, **_extras(chip, problem, problem.t_q, n - 1, lse), **options, "tile": tile, "split": split,
+         "q_start": problem.q_start, "layout": layout, "mesh": mesh, "placement": placement(n, mesh),
+         "grid": (n, problem.heads)},
+        lambda o: _taken_apart(o, [problem], layout),
     )  # fmt: skip
 
 

@@ -80,13 +80,13 @@ class Tile:
         return self.positions.count
 
 
-def resident_tiles(k: Any, v: Any, keys: Span, tile: int, block: Block, rules: Rules, tl: Any) -> Iterator[Tile]:
+def resident_tiles(k: Any, v: Any, keys: Span | None, tile: int, block: Block, rules: Rules, tl: Any) -> Iterator[Tile]:
     """Tiles of rows [0, keys.count) of K and V in HBM, without those that no query of `block` sees (5.4).
 
     The last tile has its exact width: what lies behind is never read (R16, R17).
     """
     d, d_v = k.row, v.row
-    for first, positions in keys.tiles(tile):
+    for first, positions in keys.tiles(tile) if keys else ():
         seen = sight(block.positions, positions, rules.window)
         if seen is not Sight.NONE or not rules.skip:
             width = positions.count

@@ -1,0 +1,163 @@
+"""GQA decode whose bits do not depend on how many PEs share the work. PYTEST_DONT_REWRITE
+
+Keys are cut into splits of a fixed number of tokens, whole splits go round the PEs, and split states are merged along
+one binary tree over the splits, whoever holds them. A PE merges what it has both halves of and passes the rest on, so
+that its parent in the tree of PEs finds the other halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
+from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
+from pytest_kernbench.kernels.ahbm.flash_sweep import ONE_BY_ONE, Block, Depth, Layout, Rules, Sweep, resident_tiles
+from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, pieces
+from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree
+from pytest_kernbench.kernels.ahbm.positions import Span
+from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
+
+Node = tuple[int, int]
+"""(level, index): splits index * 2**level up to, but not including, (index + 1) * 2**level, as far as there are any."""
+
+
+def gqa_decode_fixed_split(
+    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, split: int,
+    scale: float, q_start: int | None = None, window: int | None = None, softcap: float | None = None,
+    skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = ONE_BY_ONE,
+    message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Any,
+) -> None:  # fmt: skip
+    """As `gqa_decode`, with bits that are the same for every `n`, `start_pe` and mesh.
+
+    Split i, tokens i * split and up, lies on rank (start_pe + i) mod n, behind that rank's splits before it. An edge of
+    the tree carries one m, l, O for each split state that waits for its other half: up to kv_len / split / n of them.
+    """
+    rank, head = tl.program_id(0), tl.program_id(1) * group
+    request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
+    block = Block(Span(request.first, request.t_q), group, layout)
+    rules, count = Rules(scale, window, softcap, skip), -(-kv_len // split)
+    partial = Partial(count, block.rows, v.row, message_bytes // (4 * v.row), tl)
+    shares = {}
+    for row, number in enumerate(splits_of(rank, start_pe, count, n)):
+        cache = k + row * split * k.row, v + row * split * v.row
+        keys = Span(number * split, min(split, kv_len - number * split))
+        shares[number] = list(resident_tiles(*cache, keys, tile, block, rules, tl))
+    q_rows = load_rows(q, head, 0, block, tl) if any(shares.values()) else None
+    for number, tiles in shares.items():
+        state = empty_state(block.rows, v.row, tl)
+        with tl.scratch_scope():
+            widths = [each.width for each in tiles]
+            m, *_ = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
+            if m is not state[0]:  # it is in the sweep's own buffer, which ends with the scope
+                tl.assign(state[0], m)
+            tl.wait(*state)  # the next split's products take the bytes of this one's
+        partial.add((0, number), state)
+    shape = tree(n, mesh)
+    reduce_partials(partial, rank, start_pe, shape, tl)
+    if rank == shape.root:
+        store_result(partial.whole(), o, lse, sinks, 0, head, 0, block, tl)
+
+
+def splits_of(rank: int, start_pe: int, count: int, n: int) -> range:
+    """The splits that lie on a rank, in the order of its rows."""
+    return range((rank - start_pe) % n, count, n)
+
+
+def canonical(splits: Iterable[int], count: int) -> list[Node]:
+    """The nodes of the tree over `count` splits that are left when all halves that meet among `splits` are merged."""
+    nodes: set[Node] = set()
+    for number in splits:
+        node = (0, number)
+        while (half := _other_half(node)) in nodes or (_ends(half, count) and _below_top(node, count)):
+            nodes.discard(half)
+            node = _parent(node)
+        nodes.add(node)
+    return sorted(nodes)
+
+
+def _parent(node: Node) -> Node:
+    return node[0] + 1, node[1] // 2
+
+
+def _other_half(node: Node) -> Node:
+    return node[0], node[1] ^ 1
+
+
+def _ends(node: Node, count: int) -> bool:
+    """Whether there are no splits as far as `node`."""
+    return node[1] << node[0] >= count
+
+
+def _below_top(node: Node, count: int) -> bool:
+    return 1 << node[0] < count
+
+
+class Partial:
+    """The states of some nodes of the tree over splits; adding one merges it as far up as its other halves are here."""
+
+    def __init__(self, count: int, rows: int, d_v: int, message_rows: int, tl: Any) -> None:
+        self.count, self.rows, self.d_v, self.message_rows, self.tl = count, rows, d_v, message_rows, tl
+        self.states: dict[Node, State] = {}
+
+    def add(self, node: Node, state: State) -> None:
+        """Take in the state of `node`; left and right are those of the tree, whichever comes first."""
+        while _below_top(node, self.count):
+            half = _other_half(node)
+            if not _ends(half, self.count):
+                if half not in self.states:
+                    break
+                other = self.states.pop(half)
+                left, right = (state, other) if node < half else (other, state)
+                with self.tl.scratch_scope():
+                    merge(left, right, self.tl)
+                    self.tl.wait(left[0])  # the last to be written
+                state = left
+            node = _parent(node)
+        self.states[node] = state
+
+    def whole(self) -> State:
+        """The state of all splits; of no keys if there are none."""
+        if not self.states:
+            return empty_state(self.rows, self.d_v, self.tl)
+        (state,) = self.states.values()
+        return state
+
+    def receive(self, side: str) -> State:
+        """A state from a neighbour, copied out of its slots."""
+        tl = self.tl
+        m, l, o = tl.empty((self.rows, 1)), tl.empty((self.rows, 1)), tl.empty((self.rows, self.d_v))
+        for part in (m, l, *pieces(o, self.message_rows, tl)):
+            with tl.scratch_scope():
+                copied = tl.assign(part, tl.recv(side, part.shape))
+        tl.wait(copied)  # O was written piece by piece, so that no use of it would wait
+        return m, l, o
+
+    def send(self, side: str) -> None:
+        """Every state, in the order of the nodes."""
+        sent = [
+            self.tl.send(side, part)
+            for _, (m, l, o) in sorted(self.states.items())
+            for part in (m, l, *pieces(o, self.message_rows, self.tl))
+        ]
+        self.tl.wait(*sent)
+
+
+def reduce_partials(partial: Partial, rank: int, start_pe: int, shape: Tree, tl: Any) -> None:
+    """Children first, then the parent, along the tree of PEs; the root has all splits in `partial` then."""
+    pe, parent, n = shape.placement[rank], shape.parent[rank], len(shape.placement)
+    with tl.region("tree"):
+        for child in shape.children[rank]:
+            side = direction(pe, shape.placement[child], shape.mesh)
+            below = [
+                number for each in _subtree(child, shape) for number in splits_of(each, start_pe, partial.count, n)
+            ]
+            for node in canonical(sorted(below), partial.count):
+                partial.add(node, partial.receive(side))
+        if parent is not None:
+            partial.send(direction(pe, shape.placement[parent], shape.mesh))
+
+
+def _subtree(rank: int, shape: Tree) -> list[int]:
+    """A rank and all that send to it, directly or not."""
+    return [rank, *(each for child in shape.children[rank] for each in _subtree(child, shape))]
