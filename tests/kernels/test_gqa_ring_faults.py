@@ -21,7 +21,7 @@ every_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
 
 @pytest.fixture
 def attempt(ring, case, broken):
-    """`attempt({edits}, sharding, schedule="late", s=48, ...)`: the outcome of the edited kernel, findings collected."""
+    """`attempt({edits}, sharding, s=48, ...)`: outcome and case of the edited kernel, findings collected."""
 
     def run(edits, sharding="striped", *, schedule="model", s=48, n=4, sizes=None, **options):
         each = case(**{**SHAPE, "kv_len": s, "t_q": s, **(sizes or {})})
@@ -276,7 +276,12 @@ def test_a_block_folded_twice_counts_twice(attempt, sharding):
         ("shards(t_q, n, sharding, first), ", 'shards(t_q, n, "contiguous", first), '),
         ("yield row + offset, piece\n        row += span.count", "yield offset, piece"),
     ],
-    ids=["pieces from the other side", "keys laid out otherwise", "queries laid out otherwise", "rows of the first span"],
+    ids=[
+        "pieces from the other side",
+        "keys laid out otherwise",
+        "queries laid out otherwise",
+        "rows of the first span",
+    ],
 )
 def test_positions_of_another_rank_or_layout_are_wrong_numbers(attempt, old, new):
     """Masks are made of them (R42), and nothing but the values can tell."""
@@ -294,7 +299,7 @@ def test_a_chunk_masked_from_its_own_corner_is_wrong(attempt):
     assert wrong(outcome, each)
 
 
-TREE = '''
+TREE = """
 def merged_along_the_ring(state, rank, n, tl):
     if rank:
         merge_received(state, "W", 32, tl)
@@ -302,7 +307,7 @@ def merged_along_the_ring(state, rank, n, tl):
         tl.wait(*[tl.send("E", part) for part in state])
 
 
-def cut('''
+def cut("""
 
 
 @pytest.mark.adr("0060", "10", "5.5", "11.1")
@@ -310,7 +315,8 @@ def cut('''
 def test_a_tree_at_the_end_of_a_ring_merges_states_of_different_queries(attempt, n):
     """R35: shapes fit and no checker has a complaint; n-1 outputs are lost and the last is wrong."""
     store = "store_result(sweep.finish(), o, lse, sinks, 0, cube * group, row, sweep.block, tl)"
-    merged = "merged_along_the_ring(sweep.finish(), rank, n, tl)\n                if rank == n - 1:\n                    "
+    merged = "merged_along_the_ring(sweep.finish(), rank, n, tl)\n"
+    merged += "                if rank == n - 1:\n                    "
     edits = {
         store: merged + store.replace("sweep.finish()", "sweep.state"),
         "\ndef cut(": TREE,

@@ -6,6 +6,7 @@ Counts are exact: closed forms where the sizes divide, and an independent count 
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -336,7 +337,7 @@ def test_each_rank_stores_its_own_queries_once_and_there_is_no_tree(ragged, shar
     assert [rows.bytes.sum() for rows in stores] == [GROUP * slots(shard) * VALUE for shard in queries]
     for rows in stores:
         written = sorted((each.offset, each.size) for row in rows for each in row.operands if each.written)
-        assert all(lo + size <= after for (lo, size), (after, _) in zip(written, written[1:], strict=False))
+        assert all(lo + size <= after for (lo, size), (after, _) in pairwise(written))
     assert len(run.log.where(unit="DMA_W")) == sum(map(len, stores))
     assert len(run.log.where(region="tree")) == 0
     assert {row.shape[1] for row in run.log.where(name="send")} == {D, D_V}
@@ -458,7 +459,7 @@ def test_messages_go_to_neighbours_where_the_ring_closes_in_one_hop(swept, shard
     if sharding == "contiguous":
         ka.assert_neighbour_only_hops(swept(sharding, 3))  # an open chain does not use the edge that closes the ring
         return
-    with pytest.raises(AssertionError, match="PE 4 to PE 0|PE 1 to PE 4|2 hops instead of 1"):
+    with pytest.raises(AssertionError, match="2 hops instead of 1"):
         ka.assert_neighbour_only_hops(swept(sharding, 3))  # odd rings close over two
 
 
