@@ -45,7 +45,10 @@ class Budget:
         cls, requests: Sequence[Request], group: int, d: int, d_v: int, itemsize: int, tile: int, q_block: int,
         rules: Rules, depth: Depth, *, sinks: bool = False, lse: bool = False,
     ) -> Budget:  # fmt: skip
-        """The largest that one of `requests` can need."""
+        """The largest that one of `requests` can need. Raises ValueError for a tile or q_block below 1."""
+        for name, value in (("tile", tile), ("q_block", q_block)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}: it counts from 1")
         budgets = [
             cls.of_block(min(q_block, each.t_q), each.kv_len, group, d, d_v, itemsize, tile, rules, depth, sinks, lse)
             for each in requests

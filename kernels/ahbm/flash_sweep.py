@@ -233,4 +233,5 @@ def masked(s: Any, keys: Span, block: Block, rules: Rules, tl: Any) -> Any:
     if rules.window is not None:
         mask = tl.where(column > row - rules.window, mask, float("-inf"))
     by_head = tl.reshape(s, (*block.axes, keys.count))
-    return tl.reshape(tl.add(by_head, mask, out=by_head), s.shape)
+    tl.add(by_head, mask, out=by_head)
+    return s  # itself: seen as matrix again it would have lost the name of an axis of one key

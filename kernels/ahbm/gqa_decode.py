@@ -65,11 +65,11 @@ def gqa_decode_batch(
         with tl.scratch_scope():
             state = empty_state(block.rows, v.row, tl)
             length = valid_len(request.kv_len, request.start_pe, rank, n)
-            if length:
+            keys = Span(token_of(0, rank, request.start_pe, n), length, n) if length else None
+            cache = k + request.kv_row * k.row, v + request.kv_row * v.row
+            tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl)) if keys else []
+            if tiles:  # or else nobody would wait for Q
                 q_rows = load_rows(q, cube * group, request.q_row, block, tl)  # head h belongs to KV head h // group
-                keys = Span(token_of(0, rank, request.start_pe, n), length, n)
-                cache = k + request.kv_row * k.row, v + request.kv_row * v.row
-                tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl))
                 widths = [each.width for each in tiles]
                 state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
             reduce_to_root(state, rank, shape, message_bytes // (4 * v.row), tl)

@@ -56,9 +56,10 @@ def gqa_prefill_batch(
             block = Block(positions, group, layout)
             with tl.scratch_scope():
                 state = empty_state(block.rows, v.row, tl)
-                if request.kv_len:
+                keys = Span(0, request.kv_len) if request.kv_len else None
+                tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl)) if keys else []
+                if tiles:  # or else nobody would wait for Q
                     q_rows = load_rows(q, head, request.q_row + first, block, tl)
-                    tiles = list(resident_tiles(*cache, Span(0, request.kv_len), tile, block, rules, tl))
                     widths = [each.width for each in tiles]
                     state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
                 store_result(state, o, lse, sinks, 0, head, request.q_row + first, block, tl)
