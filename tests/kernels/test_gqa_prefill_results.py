@@ -118,7 +118,7 @@ def test_both_layouts_of_q_and_o(prefill, case, layout):
 
 @pytest.mark.adr("0060", "5.4", "11.1", "10")
 def test_2048_tokens_at_llama_dimensions(prefill, case):
-    """SECONDS s, SHARE of them the run, the others the oracle's."""
+    """4 s on one core, 1 of them the run's and the others the oracle's."""
     each = case(t_q=2048, kv_len=2048)
 
     each.check(prefill([each], tile=256, q_block=16).outputs[0])
