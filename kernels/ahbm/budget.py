@@ -71,7 +71,7 @@ class Budget:
         products += min(tiles, depth.in_flight) * (matrix + column)
         return cls(
             q_block=positions, rows=rows, tile=tile, state=3 * column + matrix, queries=_bytes(rows * d, itemsize),
-            scores=scores, products=products, folding=6 * column + _mask(positions, widest, rules),
+            scores=scores, products=products, folding=5 * column + _mask(positions, widest, rules),
             storing=column + matrix + (9 if sinks else 0) * column + (2 if lse else 0) * column,
         )  # fmt: skip
 

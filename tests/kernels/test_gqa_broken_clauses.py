@@ -461,6 +461,40 @@ def test_3_a_mask_that_is_finite(prefill, case, broken):
         low.check(prefill([low], tile=16, kernel=broken(gqa_prefill_batch, edits)).outputs[0])
 
 
+@pytest.mark.adr("0060", "3")
+def test_3_an_offset_that_counts_other_units_than_elements(split, case, broken):
+    """Half way into each tile: tiles overlap, and the last tokens are never read (R4)."""
+    edits = {"Tile(tl.ref(k + first * d, (width, d))": "Tile(tl.ref(k + first * d // 2, (width, d))"}
+    each = case(kv_len=100, **SMALL)
+
+    with refused("elements of O are off"):
+        matches(split([each], 1, tile=16, kernel=broken(gqa_decode_batch, edits)), each)
+
+
+@pytest.mark.adr("0060", "4", "11.3")
+def test_4_ranks_that_are_numbered_row_by_row(split, case, broken):
+    """Edges 1-3 and 5-7 of the tree are two hops then (R23)."""
+    by_row = broken(gqa_decode_batch, {"_gray(ident // cols) * cols + _gray(ident % cols)": "ident"})
+    run = {"placement": tuple(range(8))}
+
+    with pytest.raises(ValueError, match="2 hops apart on a 2x4 mesh"):
+        split([case(kv_len=100, structure=True, **SMALL)], 8, kernel=by_row, run=run)
+
+
+@pytest.mark.adr("0060", "4", "5.1", "5.3")
+def test_4_ranks_without_tokens_that_stay_away(split, case, broken):
+    call = "            reduce_to_root(state, rank, shape"
+    absent = broken(gqa_decode_batch, {call: f"            if tiles:\n    {call}"})
+    each = case(kv_len=3, **SMALL)
+    good, bad = (split([each], 8, kernel=kernel, run=COLLECT) for kernel in (None, absent))
+
+    ka.assert_queues_drained(good.run)
+    with refused("is not drained"):
+        ka.assert_queues_drained(bad.run)
+    with refused("off by"):
+        each.check(bad.outputs[0])
+
+
 @pytest.mark.adr("0060", "3", "4", "5.4")
 @pytest.mark.parametrize(
     ("kv_len", "edits"),

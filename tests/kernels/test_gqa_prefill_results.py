@@ -81,6 +81,17 @@ def test_a_tile_need_not_divide_the_keys(prefill, case, tile):
     each.check(prefill([each], tile=tile, q_block=24).outputs[0])
 
 
+@pytest.mark.adr("0060", "B.5", "5.4", "3")
+@pytest.mark.parametrize("layout", ["head", "token"])
+@pytest.mark.parametrize("kv_len", [1, 33])
+def test_a_tile_of_one_key_may_need_a_mask(prefill, split, case, kv_len, layout):
+    """Its scores are seen by head and position and as a matrix again, and are [row, token] still for P.V."""
+    each = case(t_q=3, kv_len=kv_len, **DIMS)
+
+    for outcome in (prefill([each], tile=32, layout=layout), split([each], 1, tile=32, layout=layout)):
+        each.check(outcome.outputs[0])
+
+
 @pytest.mark.adr("0060", "0.5.2", "11.1")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_every_storage_dtype(prefill, case, dtype):
@@ -135,12 +146,15 @@ def test_a_tile_or_block_of_nothing_is_refused(prefill, case, tile, q_block, mes
 def requests(draw):
     """Sizes of a prefill, with a chunk that may begin before the sequence or behind it."""
     group = draw(st.sampled_from([1, 2, 4]))
+    heads = draw(st.integers(1, 3).filter(lambda heads: heads != group))
+    logits = st.lists(st.floats(-3, 6, width=32), min_size=group * heads, max_size=group * heads)
     return {
         "t_q": draw(st.integers(1, 40)),
         "kv_len": draw(st.integers(0, 90)),
         "q_start": draw(st.none() | st.integers(-8, 100)),
         "group": group,
-        "heads": draw(st.integers(1, 3).filter(lambda heads: heads != group)),
+        "heads": heads,
+        "sinks": draw(st.none() | logits),
         "d": draw(st.sampled_from([40, 64, 128])),
         "d_v": draw(st.sampled_from([40, 64, 128])),
         "dtype": draw(st.sampled_from(["bfloat16", "float16", "float32"])),
@@ -159,5 +173,7 @@ def requests(draw):
 def test_any_prefill_matches_the_oracle_under_any_schedule(prefill, case, sizes, tile, q_block, layout, schedule):
     each = case(**sizes)
     run = {"schedule": schedule, "seed": sizes["seed"]}
+    outcome = prefill([each], tile=tile, q_block=q_block, layout=layout, lse=True, run=run, announce=silent)
 
-    each.check(prefill([each], tile=tile, q_block=q_block, layout=layout, run=run, announce=silent).outputs[0])
+    each.check(outcome.outputs[0])
+    each.check_lse(outcome.run.array("lse").reshape(each.answer[1].shape))

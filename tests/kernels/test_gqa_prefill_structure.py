@@ -274,6 +274,19 @@ def test_the_budget_is_the_high_water_mark(prefill, case, t_q, kv_len, q_block, 
 
 
 @pytest.mark.adr("0060", "11.5")
+@pytest.mark.parametrize("window", [None, 100])
+@pytest.mark.parametrize("layout", ["head", "token"])
+def test_the_budget_is_exact_where_masks_take_most(prefill, case, window, layout):
+    """Narrow values and wide tiles: what folding needs is more than what storing does."""
+    announced = []
+    each = case(t_q=64, kv_len=512, d_v=16, window=window, structure=True)
+    run = prefill([each], tile=128, layout=layout, announce=announced.append).run
+
+    assert announced[0].folding > announced[0].storing
+    assert announced[0].total == run.scratch_high_water
+
+
+@pytest.mark.adr("0060", "11.5")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     t_q=st.integers(1, 40), kv_len=st.integers(0, 90), group=st.integers(1, 4), d=st.sampled_from([40, 64]),
@@ -325,6 +338,11 @@ def test_the_largest_query_block_runs_and_one_more_position_does_not(prefill, ca
     assert 1 <= most < 100 and high <= 1 << 20
     with pytest.raises(KernelError, match=r"capacity.*holds 1048576 bytes"):
         prefill([each], tile=tile, q_block=most + 1)
+
+
+@pytest.mark.adr("0060", "11.5")
+def test_no_query_block_is_larger_than_the_queries():
+    assert largest_q_block(1 << 20, 10, 1024, group=8, d=128, d_v=128, itemsize=2, tile=64) == 10
 
 
 @pytest.mark.adr("0060", "11.5")

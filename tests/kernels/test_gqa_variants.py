@@ -188,6 +188,16 @@ def test_values_have_a_width_of_their_own(attend_alone, case, d, d_v, t_q):
     each.check(attend_alone(each).outputs[0])
 
 
+@pytest.mark.adr("0060", "10", "11.1", "B.4")
+@pytest.mark.parametrize(("group", "heads"), [(1, 2), (2, 3), (4, 2), (8, 2), (16, 2), (64, 1)])
+@pytest.mark.parametrize("t_q", [1, 3])
+def test_every_gqa_ratio_and_a_single_kv_head(attend_alone, case, group, heads, t_q):
+    """Group and KV heads differ; 64 heads on one KV head is MQA, and more rows than the array has."""
+    each = case(t_q=t_q, kv_len=50, d=64, d_v=64, group=group, heads=heads)
+
+    each.check(attend_alone(each).outputs[0])
+
+
 # --- batches of requests ----------------------------------------------------------------------------------------------
 
 RAGGED = [(40, 1), (0, 1), (7, 3), (100, 12), (1, 1), (0, 2), (33, 33)]  # kv_len, t_q
