@@ -1,11 +1,14 @@
-"""Shared pytest set-up of this repository: without hypothesis, the property tests are left out and named."""
+"""Shared set-up of this repository's tests: one BLAS thread; without hypothesis, its tests are left out and named."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 pytest_plugins = ["pytester"]
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin on small products, ten times slower beside -n 2
 
 HAS_HYPOTHESIS = importlib.util.find_spec("hypothesis") is not None
 

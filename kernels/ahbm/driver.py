@@ -6,7 +6,7 @@ Host code: it takes a chip, makes its tensors, and says with what a kernel is la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
 from pytest_kernbench.kernels.ahbm.gqa_fixed_split import gqa_decode_fixed_split, splits_of
 from pytest_kernbench.kernels.ahbm.gqa_prefill import gqa_prefill_batch
-from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
+from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring, gqa_ring_batch
 from pytest_kernbench.kernels.ahbm.placement import Mesh, placement, token_of, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Placement, Span, ring_order, shards, slots
 from pytest_kernbench.kernels.ahbm.requests import Request
@@ -103,7 +103,7 @@ def decode(
     extra = _extras(chip, requests[0], q_rows, n - 1, lse)
     return Launch(
         gqa_decode_batch, (*args, batch, n),
-        {**requests[0].rules, **extra, **options, "tile": tile, "layout": layout, "mesh": mesh, "placement": pes,
+        {**_alike(requests), **extra, **options, "tile": tile, "layout": layout, "mesh": mesh, "placement": pes,
          "grid": (n, requests[0].heads)},
         lambda o: _taken_apart(o, requests, layout),
     )  # fmt: skip
@@ -146,7 +146,7 @@ def prefill(
     extra = _extras(chip, requests[0], q_rows, 0, lse)
     return Launch(
         gqa_prefill_batch, (*args, batch),
-        {**requests[0].rules, **extra, **options, "tile": tile, "q_block": q_block, "layout": layout,
+        {**_alike(requests), **extra, **options, "tile": tile, "q_block": q_block, "layout": layout,
          "grid": (1, requests[0].heads)},
         lambda o: _taken_apart(o, requests, layout),
     )  # fmt: skip
@@ -157,15 +157,30 @@ def ring(
     layout: Layout = "head", lse: bool = False, mesh: Mesh = (2, 4), **options: Any,
 ) -> Launch:  # fmt: skip
     """`gqa_ring` of `problem` on a chip with `ring_ports(n, heads, mesh)`."""
-    queries, keys = shards(problem.t_q, n, sharding, problem.first), shards(problem.kv_len, n, sharding)
-    q_rows = max(map(slots, queries))
-    args = (*_sharded_tensors(chip, problem, queries, keys, layout), problem.t_q, problem.kv_len, n)
-    extra = _extras(chip, problem, q_rows, "local", lse)
+    batch = ring_batch(
+        chip, [problem], n, tile=tile, q_block=q_block, sharding=sharding, layout=layout, lse=lse, mesh=mesh, **options
+    )
+    args = (*batch.args[:4], problem.t_q, problem.kv_len, n)
+    return replace(batch, kernel=gqa_ring, args=args, options={**batch.options, "q_start": problem.q_start})
+
+
+def ring_batch(
+    chip: Any, requests: Sequence[Problem], n: int, *, tile: int, q_block: int, sharding: Placement = "zigzag",
+    layout: Layout = "head", lse: bool = False, mesh: Mesh = (2, 4), **options: Any,
+) -> Launch:  # fmt: skip
+    """`gqa_ring_batch` of `requests`, each over all `n` ranks, on a chip with `ring_ports(n, heads, mesh)`."""
+    queries = [shards(each.t_q, n, sharding, each.first) for each in requests]
+    keys = [shards(each.kv_len, n, sharding) for each in requests]
+    batch = [
+        Request(each.kv_len, each.t_q, 0, sum(_rows(queries[:at])), sum(_rows(keys[:at])), each.q_start)
+        for at, each in enumerate(requests)
+    ]
+    extra = _extras(chip, requests[0], sum(_rows(queries)), "local", lse)
     return Launch(
-        gqa_ring, args,
-        {**problem.rules, **extra, **options, "tile": tile, "q_block": q_block, "sharding": sharding,
-         "q_start": problem.q_start, "layout": layout, "placement": ring_order(n, mesh), "grid": (n, problem.heads)},
-        lambda o: [_unsharded(o, queries, problem, layout)],
+        gqa_ring_batch, (*_sharded_tensors(chip, requests, queries, keys, layout), batch, n),
+        {**_alike(requests), **extra, **options, "tile": tile, "q_block": q_block, "sharding": sharding,
+         "layout": layout, "placement": ring_order(n, mesh), "grid": (n, requests[0].heads)},
+        lambda o: _unsharded(o, queries, requests, layout),
     )  # fmt: skip
 
 
@@ -216,10 +231,10 @@ def baseline_prefill(
     queries, keys = shards(problem.t_q, n, "contiguous", problem.first), shards(problem.kv_len, n, "contiguous")
     return Launch(
         attention_mesh_kv,
-        (*_sharded_tensors(chip, problem, queries, keys, "head"), problem.t_q, problem.kv_len, n),
+        (*_sharded_tensors(chip, [problem], [queries], [keys], "head"), problem.t_q, problem.kv_len, n),
         {**_plain_rules(problem), **options, "tile": tile, "q_block": q_block, "heads_together": heads_together,
          "mesh": mesh, "placement": chain(n, mesh), "grid": (n, problem.heads)},
-        lambda o: [_unsharded(o, queries, problem, "head")],
+        lambda o: _unsharded(o, [queries], [problem], "head"),
     )  # fmt: skip
 
 
@@ -232,6 +247,17 @@ def _check_plain(problem: Problem) -> None:
 
 def _plain_rules(problem: Problem) -> dict[str, Any]:
     return {"group": problem.group, "scale": problem.rules["scale"], "q_start": problem.q_start}
+
+
+def _alike(requests: Sequence[Problem]) -> dict[str, Any]:
+    """The rules that all requests of a batch share. Raises ValueError for one of another kind than the first."""
+    shared = ("heads", "group", "d", "d_v", "dtype", "scale", "window", "softcap", "has_data")
+    for number, each in enumerate(requests[1:], 1):
+        for name in shared:
+            if getattr(each, name) != getattr(requests[0], name):
+                fact = f"{name} of request {number} is {getattr(each, name)}, of request 0 {getattr(requests[0], name)}"
+                raise ValueError(f"{fact}: a launch has one, so give requests of a kind")
+    return requests[0].rules
 
 
 # --- one place for every number ---------------------------------------------------------------------------------------
@@ -261,25 +287,43 @@ def _tensors(
     )
 
 
+Shards = Sequence[tuple[Span, ...]]
+
+
+def _rows(shards_of: Sequence[Shards]) -> list[int]:
+    """For each request, the rows that its largest shard takes in every rank."""
+    return [max(map(slots, shards)) for shards in shards_of]
+
+
 def _sharded_tensors(
-    chip: Any, problem: Problem, queries: Sequence[tuple[Span, ...]], keys: Sequence[tuple[Span, ...]], layout: Layout
+    chip: Any, requests: Sequence[Problem], queries: Sequence[Shards], keys: Sequence[Shards], layout: Layout
 ) -> tuple[Any, ...]:
-    """Q, K, V and O of ranks that own queries and keys, each a shard of both."""
-    q_rows, kv_rows = max(map(slots, queries)), max(*map(slots, keys), 1)
-    q, k, v = (None, None, None) if not problem.has_data else (
-        _sharded(_by_cube(problem.q, problem), queries, q_rows, problem.first),
-        _sharded(problem.k, keys, kv_rows), _sharded(problem.v, keys, kv_rows),
-    )  # fmt: skip
-    if q is not None and layout == "token":
-        q = np.swapaxes(q, -3, -2)
-    sizes, name = _sizes(problem.group, q_rows, layout), problem.dtype
-    cache = {"dtype": name, "axes": ("token", "d"), "valid": np.array([slots(shard) for shard in keys])}
+    """Q, K, V and O of ranks that own queries and keys, each a shard of both of every request."""
+    first = requests[0]
+    q_rows, kv_rows = sum(_rows(queries)), max(sum(_rows(keys)), 1)
+    q = k = v = None
+    if first.has_data:
+        q = _behind([_by_cube(each.q, each) for each in requests], queries, [each.first for each in requests])
+        k, v = (_behind([getattr(each, name) for each in requests], keys, [0] * len(keys)) for name in ("k", "v"))
+        q = q if layout == "head" else np.swapaxes(q, -3, -2)
+        if not sum(_rows(keys)):
+            k, v = (np.full((first.heads, len(keys[0]), 1, width), np.nan) for width in (first.d, first.d_v))
+    sizes, name = _sizes(first.group, q_rows, layout), first.dtype
+    cache: dict[str, Any] = {"dtype": name, "axes": ("token", "d")}
+    if len(requests) == 1:  # a batch has holes behind every request, which NaN marks if there is data
+        cache["valid"] = np.array([slots(shard) for shard in keys[0]])
     return (
-        chip.tensor("Q", (*sizes, problem.d), name, q, axes=(*_axes(layout), "d")),
-        chip.tensor("K", (kv_rows, problem.d), data=k, **cache),
-        chip.tensor("V", (kv_rows, problem.d_v), data=v, **cache),
-        chip.tensor("O", (*sizes, problem.d_v), name),
+        chip.tensor("Q", (*sizes, first.d), name, q, axes=(*_axes(layout), "d")),
+        chip.tensor("K", (kv_rows, first.d), data=k, **cache),
+        chip.tensor("V", (kv_rows, first.d_v), data=v, **cache),
+        chip.tensor("O", (*sizes, first.d_v), name),
     )
+
+
+def _behind(values: Sequence[Array], spans: Sequence[Shards], firsts: Sequence[int]) -> Array:
+    """The shards of every request, [cubes, ranks, ..., rows, width], one behind the other."""
+    rows = _rows(spans)
+    return np.concatenate(list(map(_sharded, values, spans, rows, firsts)), axis=-2)
 
 
 def _extras(chip: Any, problem: Problem, q_rows: int, place: int | str, lse: bool) -> dict[str, Any]:
@@ -341,12 +385,16 @@ def _sharded(values: Array | None, spans: Sequence[tuple[Span, ...]], rows: int,
     return parts
 
 
-def _unsharded(o: Array, spans: Sequence[tuple[Span, ...]], problem: Problem, layout: Layout) -> Array:
-    """O [H_q, t_q, d_v] out of what each rank stored."""
+def _unsharded(o: Array, spans: Sequence[Shards], requests: Sequence[Problem], layout: Layout) -> list[Array]:
+    """O [H_q, t_q, d_v] of each request out of what each rank stored."""
     by_rank = o if o.ndim == 5 else o[None]
     in_order = by_rank if layout == "head" else np.swapaxes(by_rank, 2, 3)
-    whole = np.empty((problem.heads, problem.group, problem.t_q, problem.d_v), o.dtype)
-    for rank, shard in enumerate(spans):
-        tokens = [position - problem.first for span in shard for position in span.positions]
-        whole[:, :, tokens] = in_order[:, rank, :, : len(tokens)]
-    return whole.reshape(-1, problem.t_q, problem.d_v)
+    found, row = [], 0
+    for problem, shards_of, rows in zip(requests, spans, _rows(spans), strict=True):
+        whole = np.empty((problem.heads, problem.group, problem.t_q, problem.d_v), o.dtype)
+        for rank, shard in enumerate(shards_of):
+            tokens = [position - problem.first for span in shard for position in span.positions]
+            whole[:, :, tokens] = in_order[:, rank, :, row : row + len(tokens)]
+        found.append(whole.reshape(-1, problem.t_q, problem.d_v))
+        row += rows
+    return found

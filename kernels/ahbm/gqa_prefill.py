@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pytest_kernbench.kernels.ahbm.budget import Budget
+from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import empty_state
 from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
@@ -48,8 +48,10 @@ def gqa_prefill_batch(
     rules = Rules(scale, window, softcap, skip)
     head = tl.program_id(1) * group
     if tl.program_id(0) == tl.program_id(1) == 0:
-        sizes = group, q.row, v.row, k.dtype.itemsize, tile, q_block
-        announce(Budget.of_prefill(requests, *sizes, rules, depth, sinks=sinks is not None, lse=lse is not None))
+        sizes = Sizes(
+            group, q.row, v.row, k.dtype.itemsize, tile, rules, depth, sinks=sinks is not None, lse=lse is not None
+        )
+        announce(Budget.of_prefill(requests, q_block, sizes))
     for request in requests:
         cache = k + request.kv_row * k.row, v + request.kv_row * v.row
         for first, positions in Span(request.first, request.t_q).tiles(q_block):

@@ -8,39 +8,45 @@ queries (R35); a piece is neither sent nor received where no rank further on see
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import empty_state
 from pytest_kernbench.kernels.ahbm.flash_sweep import Block, Depth, Layout, Rules, Sweep, Tile
 from pytest_kernbench.kernels.ahbm.positions import Placement, Sight, Span, needed_hops, shards, sight
+from pytest_kernbench.kernels.ahbm.requests import Request
 
-Trip = tuple[tuple[tuple[int, Span], ...], ...]
-"""By rank, the query blocks that it sweeps while the keys go round once, each with its first row; none if all are done.
-"""
+Positions = tuple[int, Span]
+"""A run of positions and the first row of its rank's tensors in which it lies."""
 
-Pieces = tuple[tuple[tuple[int, Span], ...], ...]
-"""By rank, its keys in pieces that fit a slot, each with its first row."""
+Trip = tuple[tuple[Positions, ...], ...]
+"""By rank, the query blocks that it sweeps while the keys go round once; none if all are done."""
+
+Pieces = tuple[tuple[tuple[Positions, ...], ...], ...]
+"""By rank, its keys in pieces that fit a slot, in the rounds in which they set out."""
 
 PIECE_BY_PIECE = Depth(ahead=0)  # what four slots allow
 
 
-def slots_needed(depth: Depth = PIECE_BY_PIECE) -> int:
-    """Slots a direction without which the ring hangs: K and V of every piece in use, and of the next one (R37).
+def slots_needed(depth: Depth = PIECE_BY_PIECE, *, interleave: bool = False) -> int:
+    """Slots a direction without which the ring hangs or crawls: K and V of all pieces in use, and of the next (R37).
 
-    The next one, because what a rank passes on while it uses a piece is its neighbour's next.
+    The next one, because what a rank passes on while it uses a piece is its neighbour's next; two if two set out
+    together.
     """
-    return 2 * (depth.tiles + 1)
+    return 2 * (depth.tiles + (2 if interleave else 1))
 
 
 def gqa_ring(
     q: Any, k: Any, v: Any, o: Any, t_q: int, kv_len: int, n: int, *, group: int, tile: int, q_block: int, scale: float,
     sharding: Placement = "zigzag", q_start: int | None = None, window: int | None = None,
     softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head",
-    depth: Depth = PIECE_BY_PIECE, tl: Any,
+    depth: Depth = PIECE_BY_PIECE, interleave: bool = False,
+    announce: Callable[[object], None] = print, tl: Any,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V, causal, of `t_q` queries and `kv_len` keys over `n` ranks, for this cube's KV head.
 
@@ -48,56 +54,93 @@ def gqa_ring(
     slots' order: q [group, rows, d] and o [group, rows, d_v] ([rows, group, width] with layout="token"), k [rows, d],
     v [rows, d_v], lse [group, rows]; sinks [H_q] in every PE. `first` is `q_start`, or kv_len - t_q: the last tokens.
     A piece of `tile` keys has to fit a slot; `q_block` query positions go through a trip round the ring together, so
-    that keys travel once for each of a rank's query blocks. The rest as in `gqa_decode`.
+    that keys travel once for each of a rank's query blocks. `interleave` sends a piece of each of a rank's spans at a
+    time: with it zigzag keeps its balance from piece to piece and not only in the end. The budget is announced at
+    launch. The rest as in `gqa_decode`.
 
     Launch on ports that lead E from rank to rank and round, such as `ring_ports(ring_order(n, mesh))`, with that order
-    as placement. Needs `slots_needed(depth)` slots a direction.
+    as placement. Needs `slots_needed(depth, interleave=interleave)` slots a direction.
     """
-    rank, cube = tl.program_id(0), tl.program_id(1)
+    request = Request(kv_len, t_q, q_start=q_start)
+    gqa_ring_batch(
+        q, k, v, o, [request], n, group=group, tile=tile, q_block=q_block, scale=scale, sharding=sharding,
+        window=window, softcap=softcap, skip=skip, sinks=sinks, lse=lse, layout=layout, depth=depth,
+        interleave=interleave, announce=announce, tl=tl,
+    )  # fmt: skip
+
+
+def gqa_ring_batch(
+    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, q_block: int,
+    scale: float, sharding: Placement = "zigzag", window: int | None = None, softcap: float | None = None,
+    skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = PIECE_BY_PIECE,
+    interleave: bool = False, announce: Callable[[object], None] = print, tl: Any,
+) -> None:  # fmt: skip
+    """`gqa_ring` of each request in turn; a rank's rows of it begin at `q_row` of Q and O, at `kv_row` of K and V."""
+    rank, head = tl.program_id(0), tl.program_id(1) * group
     rules = Rules(scale, window, softcap, skip)
-    first = kv_len - t_q if q_start is None else q_start
-    queries, keys = shards(t_q, n, sharding, first), shards(kv_len, n, sharding)
-    pieces = tuple(tuple(cut(shard, tile)) for shard in keys)
-    ring = Ring(k, v, rank, {piece.count for _, piece in pieces[rank]}, depth, tl)
-    for trip in trips(queries, q_block):
+    if rank == tl.program_id(1) == 0:
+        sizes = Sizes(
+            group, q.row, v.row, k.dtype.itemsize, tile, rules, depth, sinks=sinks is not None, lse=lse is not None
+        )
+        announce(Budget.of_ring(requests, n, sharding, q_block, sizes))
+    for request in requests:
+        queries = shards(request.t_q, n, sharding, request.first)
+        pieces = tuple(tuple(in_rounds(shard, tile, interleave)) for shard in shards(request.kv_len, n, sharding))
+        widths = {piece.count for setting_out in pieces[rank] for _, piece in setting_out}
+        cache = k + request.kv_row * k.row, v + request.kv_row * v.row
         with tl.scratch_scope():
-            sweeps, stops = [], itinerary(trip, pieces, rank, window, skip)
-            for number, (row, positions) in enumerate(trip[rank]):
-                block = Block(positions, group, layout)
-                state = empty_state(block.rows, v.row, tl)
-                widths = [stop.piece.count for stop in stops if stop.seen[number] is not None]
-                q_rows = load_rows(q, 0, row, block, tl) if widths else None  # nobody would wait for it
-                sweeps.append(Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl))
-            for arrival in ring.arrivals(stops):
-                arrival.fold_into(sweeps)
-            for sweep, (row, _) in zip(sweeps, trip[rank], strict=True):
-                store_result(sweep.finish(), o, lse, sinks, 0, cube * group, row, sweep.block, tl)
+            ring = Ring(*cache, rank, widths, depth, tl)
+            for trip in trips(queries, q_block):
+                blocks = [(request.q_row + row, Block(positions, group, layout)) for row, positions in trip[rank]]
+                stops = itinerary(trip, pieces, rank, window, skip)
+                with tl.scratch_scope():
+                    sweeps = [
+                        ready(q, v, row, block, stops, number, rules, depth, tl)
+                        for number, (row, block) in enumerate(blocks)
+                    ]
+                    for arrival in ring.arrivals(stops):
+                        arrival.fold_into(sweeps)
+                    for sweep, (row, block) in zip(sweeps, blocks, strict=True):
+                        store_result(sweep.finish(), o, lse, sinks, 0, head, row, block, tl)
+            ring.close()
 
 
-def cut(shard: tuple[Span, ...], width: int) -> Iterator[tuple[int, Span]]:
-    """(row, piece) of at most `width` positions each, none across two spans."""
-    row = 0
+def ready(
+    q: Any, v: Any, row: int, block: Block, stops: list[Stop], number: int, rules: Rules, depth: Depth, tl: Any
+) -> Sweep:
+    """The sweep of a rank's query block `number` over what it sees of `stops`."""
+    state = empty_state(block.rows, v.row, tl)
+    widths = [stop.piece.count for stop in stops if stop.seen[number] is not None]
+    q_rows = load_rows(q, 0, row, block, tl) if widths else None  # nobody would wait for it
+    return Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl)
+
+
+def cut(shard: tuple[Span, ...], width: int) -> list[list[Positions]]:
+    """For each span, its positions at most `width` at a time."""
+    found, row = [], 0
     for span in shard:
-        for offset, piece in span.tiles(width):
-            yield row + offset, piece
+        found.append([(row + offset, piece) for offset, piece in span.tiles(width)])
         row += span.count
+    return found
+
+
+def in_rounds(shard: tuple[Span, ...], width: int, interleave: bool) -> Iterator[tuple[Positions, ...]]:
+    """A rank's pieces in the order in which they set out: one of each span together, or span after span."""
+    spans = cut(shard, width)
+    if interleave:
+        return (tuple(filter(None, pieces)) for pieces in itertools.zip_longest(*spans))
+    return ((piece,) for pieces in spans for piece in pieces)
 
 
 def trips(queries: tuple[tuple[Span, ...], ...], q_block: int) -> list[Trip]:
     """What every rank sweeps in each trip round the ring: `q_block` positions, as many of each of its spans.
 
-    A zigzag rank has an early and a late span; only both at once are as much work as any other rank's. At least one of
-    each goes. Raises ValueError for a q_block below 1.
+    A zigzag rank has an early and a late span; only both at once are as much work as any other rank's. Raises
+    ValueError for a q_block below 1.
     """
     if q_block < 1:
         raise ValueError(f"q_block is {q_block}: a trip round the ring takes at least 1 position")
-    by_rank = []
-    for shard in queries:
-        width, row, spans = max(q_block // max(len(shard), 1), 1), 0, []
-        for span in shard:
-            spans.append([(row + offset, piece) for offset, piece in span.tiles(width)])
-            row += span.count
-        by_rank.append([tuple(filter(None, blocks)) for blocks in itertools.zip_longest(*spans)])
+    by_rank = [in_rounds(shard, max(q_block // max(len(shard), 1), 1), True) for shard in queries]
     return list(itertools.zip_longest(*by_rank, fillvalue=()))
 
 
@@ -121,27 +164,24 @@ def itinerary(trip: Trip, pieces: Pieces, rank: int, window: int | None, skip: b
     received would wait for slots that its neighbour fills in turn (R37).
     """
     n = len(pieces)
-    far = _hops(trip, pieces, window) if skip else tuple((n - 1,) * len(shard) for shard in pieces)
     found = []
     for number, step in itertools.product(range(max(map(len, pieces))), range(n)):
         owner = (rank - step) % n
-        if number < len(pieces[owner]) and step <= far[owner][number]:
-            row, piece = pieces[owner][number]
+        setting_out = pieces[owner][number] if number < len(pieces[owner]) else ()
+        far = _hops(trip, setting_out, owner, window) if skip else (n - 1,) * len(setting_out)
+        for (row, piece), hops in zip(setting_out, far, strict=True):
             sights = (sight(positions, piece, window) for _, positions in trip[rank])
             seen = tuple(each if each is not Sight.NONE or not skip else None for each in sights)
-            onward = step < far[owner][number]
-            if step or onward or any(seen):
-                found.append(Stop(piece, None if step else row, seen, onward))
+            if 0 < step <= hops or (step == 0 and (hops or any(seen))):
+                found.append(Stop(piece, None if step else row, seen, step < hops))
     return found
 
 
-@lru_cache(maxsize=64)
-def _hops(trip: Trip, pieces: Pieces, window: int | None) -> tuple[tuple[int, ...], ...]:
+@lru_cache(maxsize=4096)
+def _hops(trip: Trip, setting_out: tuple[Positions, ...], owner: int, window: int | None) -> tuple[int, ...]:
     """How far each piece goes round; the same for all ranks, which ask one after another."""
     queries = tuple(tuple(positions for _, positions in blocks) for blocks in trip)
-    return tuple(
-        tuple(needed_hops(queries, (piece,), owner, window) for _, piece in shard) for owner, shard in enumerate(pieces)
-    )
+    return tuple(needed_hops(queries, (piece,), owner, window) for _, piece in setting_out)
 
 
 @dataclass
@@ -152,7 +192,7 @@ class Arrival:
     stop: Stop
     k: Any
     v: Any
-    sent: list[Any]
+    sent: list[Any]  # what is not known to have left; an own buffer's list, so that its next piece waits for it
     readers: int = 0
 
     def fold_into(self, sweeps: list[Sweep]) -> None:
@@ -180,35 +220,39 @@ class Ring:
 
     def __init__(self, k: Any, v: Any, rank: int, widths: set[int], depth: Depth, tl: Any) -> None:
         self.k, self.v, self.rank, self.tl = k, v, rank, tl
-        self._own = {
-            width: itertools.cycle([self._pair(width) for _ in range(depth.tiles)]) for width in sorted(widths)
-        }
-        self._busy: dict[int, list[Any]] = {}  # sends from own buffers that nobody has waited for, by place of K
+        own = {width: [self._buffers(width) for _ in range(depth.tiles)] for width in sorted(widths)}
+        self._own = {width: itertools.cycle(buffers) for width, buffers in own.items()}
+        self._sent = [sent for buffers in own.values() for _, _, sent in buffers]
 
-    def _pair(self, width: int) -> tuple[Any, Any]:
+    def _buffers(self, width: int) -> tuple[Any, Any, list[Any]]:
+        """Where K and V of a piece are loaded, and what still sends from there."""
         tl = self.tl
-        return tl.empty((width, self.k.row), self.k.dtype), tl.empty((width, self.v.row), self.v.dtype)
+        return tl.empty((width, self.k.row), self.k.dtype), tl.empty((width, self.v.row), self.v.dtype), []
 
     def arrivals(self, stops: list[Stop]) -> Iterator[Arrival]:
         """The pieces in order, sent on already; the next one is asked for before this one is handed out."""
         coming = iter([stop for stop in stops if stop.row is None])
         asked = self._ask(next(coming, None))
         for stop in stops:
+            sent: list[Any] = []
             if stop.row is None:
                 k, v = self.tl.wait(*asked)
                 asked = self._ask(next(coming, None))
             else:
-                k, v = self._load(stop)
-            yield Arrival(self, stop, k, v, self._send(k, v) if stop.onward else [])
+                k, v, sent = self._load(stop.row, stop.piece.count)
+            if stop.onward:
+                sent += self._send(k, v)
+            yield Arrival(self, stop, k, v, sent)
 
-    def _load(self, stop: Stop) -> tuple[Any, Any]:
-        tl, width, row = self.tl, stop.piece.count, stop.row
-        k, v = next(self._own[width])
-        tl.wait(*self._busy.pop(id(k), []))
+    def _load(self, row: int, width: int) -> tuple[Any, Any, list[Any]]:
+        tl = self.tl
+        k, v, sent = next(self._own[width])
+        tl.wait(*sent)
+        sent.clear()
         with tl.region("own"):
             tl.load(self.k + row * self.k.row, k.shape, out=k)
             tl.load(self.v + row * self.v.row, v.shape, out=v)
-        return k, v
+        return k, v, sent
 
     def _ask(self, stop: Stop | None) -> tuple[Any, ...]:
         if stop is None:
@@ -222,11 +266,14 @@ class Ring:
         with self.tl.region("ring"):
             return [self.tl.send("E", k), self.tl.send("E", v)]
 
+    def close(self) -> None:
+        """Nothing is sent from the rank's own buffers any more: their scratch may be given back."""
+        with self.tl.region("ring"):
+            self.tl.wait(*itertools.chain(*self._sent))
+
     def leave(self, arrival: Arrival) -> None:
-        """Give the piece's slots back once it is sent on, or remember what still sends from a buffer of our own."""
-        if arrival.stop.row is not None:
-            self._busy[id(arrival.k)] = arrival.sent
-            return
-        self.tl.wait(*arrival.sent)
-        self.tl.release(arrival.k)
-        self.tl.release(arrival.v)
+        """Give the piece's slots back once it is sent on; a buffer of our own waits when it is needed again."""
+        if arrival.stop.row is None:
+            self.tl.wait(*arrival.sent)
+            self.tl.release(arrival.k)
+            self.tl.release(arrival.v)

@@ -133,14 +133,13 @@ def shards(s: int, n: int, placement: Placement, start: int = 0) -> tuple[tuple[
 
     "contiguous": rank r holds the r-th of n runs. "striped": r, r + n, ..., the decode layout of 2.1 with start_pe 0.
     "zigzag": runs r and 2n-1-r of 2n, in that order. Lengths of runs differ by one at most, the longer come first;
-    empty spans are left out, so a rank may hold none. Raises ValueError for another placement, n < 1, or a negative s
-    or start.
+    empty spans are left out, so a rank may hold none. `start` may lie before the sequence. Raises ValueError for
+    another placement, n < 1, or a negative s.
     """
     if placement not in get_args(Placement):
         raise ValueError(f'no placement {placement!r}: placements are "contiguous", "striped", "zigzag"')
     check_ranks(n)
     check_count("s", s)
-    check_count("start", start)
     if placement == "striped":
         return tuple(_span(start + rank, valid_len(s, 0, rank, n), n) for rank in range(n))
     if placement == "contiguous":

@@ -179,6 +179,12 @@ class Case:
         cached = {"q": each.q[:, rows], "k": each.k[:, :end], "v": each.v[:, :end]}
         return Case(replace(each, t_q=count, kv_len=end, **cached))
 
+    def without_keys(self) -> Case:
+        """The same queries when nothing is cached at all."""
+        each = self.problem
+        assert each.k is not None and each.v is not None
+        return Case(replace(each, kv_len=0, k=each.k[:, :0], v=each.v[:, :0]))
+
     def check_lse(self, lse: Array) -> None:
         """Fail unless `lse` [H_q, t_q], float32, is that of the answer, minus infinity included."""
         np.testing.assert_allclose(lse, self.answer[1], rtol=1e-6, atol=1e-5)
@@ -272,6 +278,22 @@ def ring(attend: Attend, ahbm_spec: AhbmSpec) -> Attend:
         chip = AhbmChip(ahbm_spec, ports=driver.ring_ports(n, each.problem.heads, mesh))
         launch = driver.ring(chip, each.problem, n, tile=tile, q_block=q_block, mesh=mesh, **options)
         return attend(chip, launch, kernel, **(run or {}))
+
+    return run
+
+
+@pytest.fixture
+def ring_batch(attend: Attend, ahbm_spec: AhbmSpec) -> Attend:
+    """`ring_batch([case, ...], n, tile=64, q_block=16, **options)`: each request over all ranks of one ring."""
+
+    def run(
+        cases: Sequence[Case], n: int, *, tile: int = 64, q_block: int = 16, run: Any = None, **options: Any
+    ) -> Outcome:
+        mesh = (ahbm_spec.mesh_rows, ahbm_spec.mesh_cols)
+        chip = AhbmChip(ahbm_spec, ports=driver.ring_ports(n, cases[0].problem.heads, mesh))
+        problems = [each.problem for each in cases]
+        launch = driver.ring_batch(chip, problems, n, tile=tile, q_block=q_block, mesh=mesh, **options)
+        return attend(chip, launch, **(run or {}))
 
     return run
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_kernbench import assertions as ka
-from pytest_kernbench.kernels.ahbm.budget import Budget, largest_q_block
+from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes, largest_q_block
 from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, ONE_BY_ONE, Depth, Rules
 from pytest_kernbench.kernels.ahbm.requests import Request
 from pytest_kernbench.kernels.reference.bounds import PrefillWork, latency_bounds
@@ -25,6 +27,9 @@ SHAPES = [  # t_q, kv_len, q_start, q_block, tile, window
     (128, 128, None, 32, 32, 48),
     (113, 203, None, 24, 37, 20),
 ]
+
+
+LLAMA_SIZES = Sizes(group=8, d=128, d_v=128, itemsize=2, tile=64, rules=Rules(1.0), depth=INTERLEAVED)
 
 
 def counted(problem, q_block, tile):
@@ -293,12 +298,10 @@ def test_the_budget_is_said_once_a_launch(prefill, case, capsys):
 
 @pytest.mark.adr("0060", "11.5")
 def test_the_budget_of_a_batch_is_that_of_its_largest_request():
-    rules = Rules(1.0)
     requests = [Request(40, 20), Request(900, 3)]
-    sizes = (8, 128, 128, 2, 64, 16, rules, INTERLEAVED)
-    alone = [Budget.of_prefill([each], *sizes).total for each in requests]
+    alone = [Budget.of_prefill([each], 16, LLAMA_SIZES).total for each in requests]
 
-    assert Budget.of_prefill(requests, *sizes).total == max(alone)
+    assert Budget.of_prefill(requests, 16, LLAMA_SIZES).total == max(alone)
 
 
 @pytest.mark.adr("0060", "11.5", "5.4")
@@ -306,7 +309,7 @@ def test_the_budget_of_a_batch_is_that_of_its_largest_request():
 def test_the_largest_query_block_runs_and_one_more_position_does_not(prefill, case, tile, d):
     """R36 with this kernel's own buffers: its interleaved depth keeps two of everything."""
     each = case(t_q=100, kv_len=1024, d=d, d_v=d, structure=True)
-    most = largest_q_block(1 << 20, 100, 1024, group=8, d=d, d_v=d, itemsize=2, tile=tile)
+    most = largest_q_block(1 << 20, 100, 1024, replace(LLAMA_SIZES, tile=tile, d=d, d_v=d))
     high = prefill([each], tile=tile, q_block=most).run.scratch_high_water
 
     assert 1 <= most < 100 and high <= 1 << 20
@@ -316,13 +319,13 @@ def test_the_largest_query_block_runs_and_one_more_position_does_not(prefill, ca
 
 @pytest.mark.adr("0060", "11.5")
 def test_no_query_block_is_larger_than_the_queries():
-    assert largest_q_block(1 << 20, 10, 1024, group=8, d=128, d_v=128, itemsize=2, tile=64) == 10
+    assert largest_q_block(1 << 20, 10, 1024, LLAMA_SIZES) == 10
 
 
 @pytest.mark.adr("0060", "11.5")
 def test_a_tile_that_leaves_no_room_for_one_position_is_refused_with_both_numbers():
     with pytest.raises(ValueError, match=r"one position of 8 heads takes \d+ bytes of scratch .* there are 1048576"):
-        largest_q_block(1 << 20, 16, 65536, group=8, d=128, d_v=128, itemsize=2, tile=32768)
+        largest_q_block(1 << 20, 16, 65536, replace(LLAMA_SIZES, tile=32768))
 
 
 @pytest.mark.adr("0060", "11.5")

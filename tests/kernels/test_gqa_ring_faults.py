@@ -53,7 +53,7 @@ def wrong(outcome, each):
 @every_schedule
 def test_an_own_buffer_refilled_while_it_is_sent_is_a_race(attempt, line_of, schedule):
     """In an open chain; round a closed ring the credits of later pieces happen to say that the send is over."""
-    edit = {"tl.wait(*self._busy.pop(id(k), []))": "self._busy.pop(id(k), [])"}
+    edit = {"        tl.wait(*sent)\n": ""}
     outcome, _ = attempt(edit, "contiguous", schedule=schedule)
 
     kinds, text = found(outcome.run)
@@ -65,7 +65,7 @@ def test_an_own_buffer_refilled_while_it_is_sent_is_a_race(attempt, line_of, sch
 @pytest.mark.ahbm(ipcq_slots=6)
 @every_schedule
 def test_one_own_buffer_under_scores_said_ahead_is_a_race(attempt, line_of, schedule):
-    edit = {"[self._pair(width) for _ in range(depth.tiles)]": "[self._pair(width)]"}
+    edit = {"[self._buffers(width) for _ in range(depth.tiles)]": "[self._buffers(width)]"}
     outcome, _ = attempt(edit, "contiguous", schedule=schedule, depth=AHEAD, n=1, s=12)
 
     kinds, text = found(outcome.run)
@@ -138,7 +138,7 @@ def deadlock(attempt, *args, **options):
     return str(caught.value)
 
 
-RECEIVERS_SKIP = {"onward = step < far[owner][number]": "onward = step < n - 1"}
+RECEIVERS_SKIP = {"seen, step < hops))": "seen, step < n - 1))"}
 
 
 @pytest.mark.adr("0060", "5.5")
@@ -167,7 +167,7 @@ def test_few_blocks_that_nobody_takes_are_left_over(attempt, line_of, schedule):
 @every_schedule
 def test_senders_that_skip_what_is_waited_for_starve_the_ranks_behind(attempt, line_of, schedule):
     """A rank in the middle sees nothing of a late run of keys, and the next one does (R30)."""
-    edit = {"onward = step < far[owner][number]": "onward = step < far[owner][number] and (not step or any(seen))"}
+    edit = {"seen, step < hops))": "seen, step < hops and (not step or any(seen))))"}
     text = deadlock(attempt, edit, "zigzag", s=64, schedule=schedule)
 
     assert "for a message of PE" in text and line_of("k, v = self.tl.wait(*asked)") in text
@@ -193,7 +193,7 @@ def test_all_own_pieces_before_anything_is_received_is_a_deadlock(attempt, line_
 def test_a_rank_without_queries_that_leaves_is_missed(attempt, line_of, schedule):
     """B-14: the only query is rank 0's, and the others still have keys to send and to pass on."""
     loop = "for trip in trips(queries, q_block):"
-    edit = {loop: f"{loop}\n        if not trip[rank]:\n            continue"}
+    edit = {loop: f"{loop}\n                if not trip[rank]:\n                    continue"}
     text = deadlock(attempt, edit, "contiguous", sizes={"t_q": 1}, schedule=schedule)
 
     assert "for a message of PE3 E> PE0" in text and line_of("k, v = self.tl.wait(*asked)") in text
@@ -260,7 +260,7 @@ def test_v_before_k_is_wrong_numbers_if_they_do_not(attempt):
 @pytest.mark.adr("0060", "5.5", "11.1")
 @pytest.mark.parametrize("sharding", ["contiguous", "striped", "zigzag"])
 def test_a_block_folded_twice_counts_twice(attempt, sharding):
-    stop = "found.append(Stop(piece, None if step else row, seen, onward))"
+    stop = "found.append(Stop(piece, None if step else row, seen, step < hops))"
     again = f"{stop}\n                if not step:\n                    found.append(Stop(piece, row, seen, False))"
     outcome, each = attempt({stop: again}, sharding)
 
@@ -272,9 +272,9 @@ def test_a_block_folded_twice_counts_twice(attempt, sharding):
     ("old", "new"),
     [
         ("owner = (rank - step) % n", "owner = (rank + step) % n"),
-        ("first), shards(kv_len, n, sharding)\n", 'first), shards(kv_len, n, "contiguous")\n'),
-        ("shards(t_q, n, sharding, first), ", 'shards(t_q, n, "contiguous", first), '),
-        ("yield row + offset, piece\n        row += span.count", "yield offset, piece"),
+        ("in shards(request.kv_len, n, sharding))", 'in shards(request.kv_len, n, "contiguous"))'),
+        ("= shards(request.t_q, n, sharding, ", '= shards(request.t_q, n, "contiguous", '),
+        ("found.append([(row + offset, piece)", "found.append([(offset, piece)"),
     ],
     ids=[
         "pieces from the other side",
@@ -293,7 +293,7 @@ def test_positions_of_another_rank_or_layout_are_wrong_numbers(attempt, old, new
 @pytest.mark.adr("0060", "5.5", "5.4", "11.1")
 def test_a_chunk_masked_from_its_own_corner_is_wrong(attempt):
     """B-46: top-left in place of bottom-right."""
-    edit = {"first = kv_len - t_q if q_start is None else q_start": "first = 0"}
+    edit = {"return self.kv_len - self.t_q if self.q_start is None else self.q_start": "return 0"}
     outcome, each = attempt(edit, sizes={"t_q": 20})
 
     assert wrong(outcome, each)
@@ -314,9 +314,9 @@ def cut("""
 @pytest.mark.parametrize("n", [2, 4])
 def test_a_tree_at_the_end_of_a_ring_merges_states_of_different_queries(attempt, n):
     """R35: shapes fit and no checker has a complaint; n-1 outputs are lost and the last is wrong."""
-    store = "store_result(sweep.finish(), o, lse, sinks, 0, cube * group, row, sweep.block, tl)"
+    store = "store_result(sweep.finish(), o, lse, sinks, 0, head, row, block, tl)"
     merged = "merged_along_the_ring(sweep.finish(), rank, n, tl)\n"
-    merged += "                if rank == n - 1:\n                    "
+    merged += "                        if rank == n - 1:\n                            "
     edits = {
         store: merged + store.replace("sweep.finish()", "sweep.state"),
         "\ndef cut(": TREE,

@@ -134,8 +134,10 @@ def test_a_group_without_ranks_and_a_negative_sequence_are_refused(placement: Pl
         shards(16, 0, placement)
     with pytest.raises(ValueError, match=r"^s is -1: it counts from 0$"):
         shards(-1, 4, placement)
-    with pytest.raises(ValueError, match=r"^start is -2: it counts from 0$"):
-        shards(0, 4, placement, -2)
+
+
+def test_queries_may_lie_before_the_sequence() -> None:
+    assert shards(4, 2, "contiguous", -2) == ((Span(-2, 2),), (Span(0, 2),))
 
 
 def test_a_slot_outside_a_shard_is_refused() -> None:

@@ -75,7 +75,7 @@ def processes(module: Any) -> Iterator[Executor]:
 def dask(module: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
     distributed = pytest.importorskip("distributed", reason="pip install -e '.[distributed]'")
     cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
         local_directory=str(tmp_path_factory.mktemp("dask")),
     )  # fmt: skip
     with cluster, distributed.Client(cluster) as client:
