@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge_weights
-from pytest_kernbench.kernels.ahbm.flash_sweep import ONE_BY_ONE, Block, Depth, Layout, Rules, Sweep, resident_tiles
+from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, token_of, tree, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Span
 from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
@@ -24,7 +24,7 @@ MESSAGE_BYTES = 16384  # a slot
 def gqa_decode(
     q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
     q_start: int | None = None, window: int | None = None, softcap: float | None = None, skip: bool = True,
-    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = ONE_BY_ONE,
+    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
     message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V for the `group` query heads of this cube's KV head, which is the cube's number (R12).
@@ -53,7 +53,7 @@ def gqa_decode(
 def gqa_decode_batch(
     q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, scale: float,
     window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None,
-    layout: Layout = "head", depth: Depth = ONE_BY_ONE, message_bytes: int = MESSAGE_BYTES,
+    layout: Layout = "head", depth: Depth = INTERLEAVED, message_bytes: int = MESSAGE_BYTES,
     mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
     """`gqa_decode` of each request in turn; their tokens lie one after another in Q and O, their keys in the caches."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
-from pytest_kernbench.kernels.ahbm.flash_sweep import ONE_BY_ONE, Block, Depth, Layout, Rules, Sweep, resident_tiles
+from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
 from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, pieces
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree
 from pytest_kernbench.kernels.ahbm.positions import Span
@@ -25,7 +25,7 @@ Node = tuple[int, int]
 def gqa_decode_fixed_split(
     q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, split: int,
     scale: float, q_start: int | None = None, window: int | None = None, softcap: float | None = None,
-    skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = ONE_BY_ONE,
+    skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
     message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Any,
 ) -> None:  # fmt: skip
     """As `gqa_decode`, with bits that are the same for every `n`, `start_pe` and mesh.
