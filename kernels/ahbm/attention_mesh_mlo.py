@@ -1,34 +1,51 @@
 """The decode kernel that ADR-0060 replaces (A): split KV, blocking `dot`, and m, l, O of everyone to everyone.
 
 Kept to measure the gain against: n - 1 steps along an open chain both ways where the tree needs ceil(log2 n) rounds,
-and an answer in every PE where one is asked for. PYTEST_DONT_REWRITE
+an answer in every PE where one is asked for, and no KV head shared by query heads. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge, normalised
-from pytest_kernbench.kernels.ahbm.placement import Mesh, direction, valid_len
+from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_rows
+from pytest_kernbench.kernels.ahbm.flash_state import LOWEST, State, empty_state, merge, normalised
+from pytest_kernbench.kernels.ahbm.flash_sweep import Block, Rules, masked
+from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, pieces
+from pytest_kernbench.kernels.ahbm.placement import Mesh, direction, token_of, valid_len
+from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight
+from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
 
-SLOTS = 3  # a step sends m, l and O before it receives
+SLOTS = 3  # a step sends m, l and a message of O before it receives
+Messages = list[list[Any]]
 
 
 def attention_mesh_mlo(
     q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
-    mesh: Mesh = (2, 4), tl: Any,
+    heads_together: int = 1, q_start: int | None = None, message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4),
+    tl: Any,
 ) -> None:  # fmt: skip
-    """As `gqa_decode`, but o [group, d] is written by every rank. Launch with `chain(n, mesh)`; needs `SLOTS` slots."""
-    rank, d = tl.program_id(0), q.row
-    state = empty_state(group, d, tl)
-    q_group = q + tl.program_id(1) * group * d
-    sweep(q_group, k, v, state, valid_len(kv_len, start_pe, rank, n), group, d, tile, scale, tl)
-    mine = tuple(tl.empty(part.shape) for part in state)
-    for copy, part in zip(mine, state, strict=True):
-        tl.assign(copy, part)
-    fan_out(mine, state, rank, chain(n, mesh), mesh, tl)
-    with tl.scratch_scope():
-        tl.wait(tl.store(o, normalised(state, tl)))
+    """As `gqa_decode`, but o [group, T_q, d_v] is written by every rank. Rows are laid out heads first.
+
+    Query heads go `heads_together` at a time, and keys are read and partial results sent again for each lot: 1, as in
+    the original, shares nothing (A.1); `group` has every key read once.
+    Launch with `chain(n, mesh)`; needs `SLOTS` slots a direction.
+    """
+    rank, request = tl.program_id(0), Request(kv_len, tokens_of(q, "head"), start_pe, q_start=q_start)
+    length, rules = valid_len(kv_len, start_pe, rank, n), Rules(scale)
+    keys = Span(token_of(0, rank, start_pe, n), length, n).tiles(tile) if length else []
+    for head, heads in Span(0, group).tiles(heads_together):
+        block = Block(Span(request.first, request.t_q), heads.count)
+        with tl.scratch_scope():
+            state = empty_state(block.rows, v.row, tl)
+            for first, positions in keys:
+                with tl.scratch_scope(), tl.region("sweep"):
+                    k_tile, v_tile = load(k, first, positions.count, tl), load(v, first, positions.count, tl)
+                    q_rows = tl.wait(load_rows(q, tl.program_id(1) * group + head, 0, block, tl))
+                    fold(state, q_rows, k_tile, v_tile, positions, block, rules, tl)
+            fan_out(state, rank, chain(n, mesh), message_bytes // (4 * v.row), mesh, tl)
+            tl.wait(store_rows(o, head, 0, block, normalised(state, tl), tl))
 
 
 def chain(n: int, mesh: Mesh) -> tuple[int, ...]:
@@ -38,48 +55,73 @@ def chain(n: int, mesh: Mesh) -> tuple[int, ...]:
     return tuple(snake[:n])
 
 
-def sweep(
-    q: Any, k: Any, v: Any, state: State, length: int, group: int, d: int, tile: int, scale: float, tl: Any
-) -> None:
-    """Fold the rank's rows into `state`: every load and product is waited for before the next is said."""
-    for first in range(0, length, tile):
-        width = min(tile, length - first)
-        with tl.scratch_scope(), tl.region("sweep"):
-            k_tile, v_tile = tl.load(k + first * d, (width, d)), tl.load(v + first * d, (width, d))
-            s = tl.dot(tl.load(q, (group, d)), k_tile, trans_b=True) * scale
-            m = tl.max(s)
-            p = tl.exp(s - m)
-            merge(state, (m, tl.sum(p), tl.dot(tl.cast(p, v.dtype), v_tile, trans_b=False)), tl)
-
-
-def fan_out(mine: State, state: State, rank: int, pes: tuple[int, ...], mesh: Mesh, tl: Any) -> None:
-    """Pass everyone's m, l, O along the chain both ways, folding what comes by into `state`."""
-    right = direction(pes[rank], pes[rank + 1], mesh) if rank + 1 < len(pes) else None
+def sides(rank: int, pes: Sequence[int], mesh: Mesh) -> tuple[str | None, str | None]:
+    """The ports of a rank of the chain that lead to rank - 1 and rank + 1; None at an end."""
     left = direction(pes[rank], pes[rank - 1], mesh) if rank else None
-    going_right: State | None = mine
-    going_left: State | None = mine
+    right = direction(pes[rank], pes[rank + 1], mesh) if rank + 1 < len(pes) else None
+    return left, right
+
+
+def load(cache: Any, first: int, width: int, tl: Any) -> Any:
+    """Rows of a cache, [width, cache.row], waited for at once: loads were not lazy then."""
+    return tl.wait(tl.load(cache + first * cache.row, (width, cache.row)))
+
+
+def fold(state: State, q: Any, k: Any, v: Any, keys: Span, block: Block, rules: Rules, tl: Any) -> None:
+    """Take a tile of keys into `state`, each product waited for before anything else is said."""
+    some = sight(block.positions, keys) is not Sight.ALL
+    s = tl.dot(q, k, trans_b=True) * rules.scale
+    if some:
+        s = masked(s, keys, block, rules, tl)
+    m = tl.max(s)
+    p = tl.exp(s - (tl.maximum(m, LOWEST) if some else m))  # a row may see nothing of it
+    merge(state, (m, tl.sum(p), tl.dot(tl.cast(p, v.dtype), v, trans_b=False)), tl)
+    tl.wait(state[0])
+
+
+def fan_out(state: State, rank: int, pes: Sequence[int], message_rows: int, mesh: Mesh, tl: Any) -> None:
+    """Pass everyone's m, l, O along the chain both ways, folding what comes by into `state`."""
+    left, right = sides(rank, pes, mesh)
+    mine, from_left, from_right = (tuple(tl.empty(part.shape) for part in state) for _ in range(3))
+    for copy, part in zip(mine, state, strict=True):
+        tl.assign(copy, part)
+    going_right = going_left = messages(mine, message_rows, tl)
     for step in range(1, len(pes)):
+        arrivals = [(left, from_left, rank - step >= 0), (right, from_right, rank + step < len(pes))]
+        coming = [messages(copies, message_rows, tl) if comes else [] for _, copies, comes in arrivals]
         with tl.region("fan-out"):
-            tl.wait(*pass_on(going_right, right, tl), *pass_on(going_left, left, tl))
-            going_right = take_in(state, left, rank - step >= 0, tl)
-            going_left = take_in(state, right, rank + step < len(pes), tl)
+            exchange((going_left, going_right), (coming[0], coming[1]), (left, right), tl)
+            for _, copies, comes in arrivals:
+                if comes:
+                    with tl.scratch_scope():
+                        merge(state, copies, tl)
+        going_right, going_left = coming
 
 
-def pass_on(triple: State | None, side: str | None, tl: Any) -> list[Any]:
-    """Send `triple` to the neighbour at `side`, if there is one and anything to pass on."""
-    if side is None or triple is None:
-        return []
-    return [tl.send(side, part) for part in triple]
+def messages(triple: State, message_rows: int, tl: Any) -> Messages:
+    """What is sent before anything is received: m, l and as much of O as fits a slot, then the rest of O in turn."""
+    m, l, o = triple
+    first, *others = pieces(o, message_rows, tl)
+    return [[m, l, first], *([other] for other in others)]
 
 
-def take_in(state: State, side: str | None, comes: bool, tl: Any) -> State | None:
-    """Receive a triple from the neighbour at `side`, if one comes, fold it, and keep a copy to pass on."""
-    if side is None or not comes:
-        return None
-    m, l, o = (tl.empty(part.shape) for part in state)
-    with tl.scratch_scope():
-        received = tuple(tl.recv(side, part.shape, part.dtype) for part in state)
-        for copy, part in zip((m, l, o), received, strict=True):
-            tl.assign(copy, part)
-        merge(state, received, tl)
-    return m, l, o
+def exchange(
+    going: tuple[Messages, Messages], coming: tuple[Messages, Messages], ports: tuple[str | None, str | None], tl: Any
+) -> None:
+    """Send `going` to the left and right and receive `coming` from there, message by message: slots are few."""
+    for number in range(max(map(len, (*going, *coming)))):
+        sent = [tl.send(side, part) for side, each in _at(number, ports, going) for part in each]
+        tl.wait(*sent)
+        for side, each in _at(number, ports, coming):
+            with tl.scratch_scope():
+                received = [tl.recv(side, part.shape, part.dtype) for part in each]
+                for copy, part in zip(each, received, strict=True):
+                    tl.assign(copy, part)
+
+
+def _at(
+    number: int, ports: tuple[str | None, str | None], lists: tuple[Messages, Messages]
+) -> Iterable[tuple[str, list[Any]]]:
+    """The messages of that number by port, where there is a port and a message."""
+    pairs = zip(ports, lists, strict=True)
+    return [(side, each[number]) for side, each in pairs if side is not None and number < len(each)]

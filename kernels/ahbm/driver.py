@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_kernbench.kernels.ahbm.attention_mesh_kv import attention_mesh_kv
+from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
 from pytest_kernbench.kernels.ahbm.gqa_fixed_split import gqa_decode_fixed_split, splits_of
@@ -156,25 +158,11 @@ def ring(
 ) -> Launch:  # fmt: skip
     """`gqa_ring` of `problem` on a chip with `ring_ports(n, heads, mesh)`."""
     queries, keys = shards(problem.t_q, n, sharding, problem.first), shards(problem.kv_len, n, sharding)
-    q_rows, kv_rows = max(map(slots, queries)), max(map(slots, keys))
-    lengths = [slots(shard) for shard in keys]
-    q, k, v = (None, None, None) if not problem.has_data else (
-        _sharded(_by_cube(problem.q, problem), queries, q_rows, problem.first),
-        _sharded(problem.k, keys, kv_rows), _sharded(problem.v, keys, kv_rows),
-    )  # fmt: skip
-    if q is not None and layout == "token":
-        q = np.swapaxes(q, -3, -2)
-    sizes = _sizes(problem.group, q_rows, layout)
-    name, cache = problem.dtype, {"dtype": problem.dtype, "axes": ("token", "d")}
-    args = (
-        chip.tensor("Q", (*sizes, problem.d), name, q, axes=(*_axes(layout), "d")),
-        chip.tensor("K", (kv_rows, problem.d), data=k, valid=np.array(lengths), **cache),
-        chip.tensor("V", (kv_rows, problem.d_v), data=v, valid=np.array(lengths), **cache),
-        chip.tensor("O", (*sizes, problem.d_v), name),
-    )
+    q_rows = max(map(slots, queries))
+    args = (*_sharded_tensors(chip, problem, queries, keys, layout), problem.t_q, problem.kv_len, n)
     extra = _extras(chip, problem, q_rows, "local", lse)
     return Launch(
-        gqa_ring, (*args, problem.t_q, problem.kv_len, n),
+        gqa_ring, args,
         {**problem.rules, **extra, **options, "tile": tile, "q_block": q_block, "sharding": sharding,
          "q_start": problem.q_start, "layout": layout, "placement": ring_order(n, mesh), "grid": (n, problem.heads)},
         lambda o: [_unsharded(o, queries, problem, layout)],
@@ -192,6 +180,60 @@ def ring_ports(n: int, cubes: int, mesh: Mesh = (2, 4)) -> dict[tuple[int, str],
     return ports
 
 
+# --- the kernels that ADR-0060 replaces -------------------------------------------------------------------------------
+
+
+def baseline_decode(
+    chip: Any, problem: Problem, n: int, *, tile: int, heads_together: int = 1, start_pe: int = 0, mesh: Mesh = (2, 4),
+    **options: Any,
+) -> Launch:  # fmt: skip
+    """`attention_mesh_mlo` of `problem`, keys as for `decode`; every rank has O, and that of rank 0 is taken.
+
+    Raises ValueError for a window, a softcap or sinks.
+    """
+    _check_plain(problem)
+    batch = [Request(problem.kv_len, problem.t_q, start_pe, q_start=problem.q_start)]
+    rows = -(-problem.kv_len // n)
+    k, v = (_split_caches([problem], batch, rows, n, name) for name in ("k", "v"))
+    args = _tensors(chip, problem, problem.q, problem.t_q, k, v, rows, "local", "head")
+    return Launch(
+        attention_mesh_mlo, (*args, problem.kv_len, start_pe, n),
+        {**_plain_rules(problem), **options, "tile": tile, "heads_together": heads_together, "mesh": mesh,
+         "placement": chain(n, mesh), "grid": (n, problem.heads)},
+        lambda o: [(o if o.ndim == 5 else o[None])[:, 0].reshape(-1, problem.t_q, problem.d_v)],
+    )  # fmt: skip
+
+
+def baseline_prefill(
+    chip: Any, problem: Problem, n: int, *, tile: int, q_block: int, heads_together: int = 1, mesh: Mesh = (2, 4),
+    **options: Any,
+) -> Launch:  # fmt: skip
+    """`attention_mesh_kv` of `problem`, on a chip with the ports of its mesh.
+
+    Raises ValueError for a window, a softcap or sinks.
+    """
+    _check_plain(problem)
+    queries, keys = shards(problem.t_q, n, "contiguous", problem.first), shards(problem.kv_len, n, "contiguous")
+    return Launch(
+        attention_mesh_kv,
+        (*_sharded_tensors(chip, problem, queries, keys, "head"), problem.t_q, problem.kv_len, n),
+        {**_plain_rules(problem), **options, "tile": tile, "q_block": q_block, "heads_together": heads_together,
+         "mesh": mesh, "placement": chain(n, mesh), "grid": (n, problem.heads)},
+        lambda o: [_unsharded(o, queries, problem, "head")],
+    )  # fmt: skip
+
+
+def _check_plain(problem: Problem) -> None:
+    extras = {"window": problem.window, "softcap": problem.softcap, "sinks": problem.sinks}
+    given = [name for name, value in extras.items() if value is not None]
+    if given:
+        raise ValueError(f"a baseline knows no {', '.join(given)}: take decode, prefill or ring, or leave it out")
+
+
+def _plain_rules(problem: Problem) -> dict[str, Any]:
+    return {"group": problem.group, "scale": problem.rules["scale"], "q_start": problem.q_start}
+
+
 # --- one place for every number ---------------------------------------------------------------------------------------
 
 
@@ -205,9 +247,9 @@ def _sizes(heads: int, tokens: int, layout: Layout) -> tuple[int, int]:
 
 def _tensors(
     chip: Any, problem: Problem, q: Array | None, q_rows: int, k: Array | None, v: Array | None, kv_rows: int,
-    root: int, layout: Layout,
+    place: int | str, layout: Layout,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Q in every PE, K and V in their PEs, O at the root."""
+    """Q in every PE, K and V in their PEs, O at the root or in every PE."""
     h_q, name = problem.heads * problem.group, problem.dtype
     cache = {"dtype": name, "axes": ("token", "d")}
     rows = max(kv_rows, 1)
@@ -215,7 +257,28 @@ def _tensors(
         chip.tensor("Q", (*_sizes(h_q, q_rows, layout), problem.d), name, q, "replicate", axes=(*_axes(layout), "d")),
         chip.tensor("K", (rows, problem.d), data=k, **cache),
         chip.tensor("V", (rows, problem.d_v), data=v, **cache),
-        chip.tensor("O", (*_sizes(problem.group, q_rows, layout), problem.d_v), name, place=root),
+        chip.tensor("O", (*_sizes(problem.group, q_rows, layout), problem.d_v), name, place=place),
+    )
+
+
+def _sharded_tensors(
+    chip: Any, problem: Problem, queries: Sequence[tuple[Span, ...]], keys: Sequence[tuple[Span, ...]], layout: Layout
+) -> tuple[Any, ...]:
+    """Q, K, V and O of ranks that own queries and keys, each a shard of both."""
+    q_rows, kv_rows = max(map(slots, queries)), max(*map(slots, keys), 1)
+    q, k, v = (None, None, None) if not problem.has_data else (
+        _sharded(_by_cube(problem.q, problem), queries, q_rows, problem.first),
+        _sharded(problem.k, keys, kv_rows), _sharded(problem.v, keys, kv_rows),
+    )  # fmt: skip
+    if q is not None and layout == "token":
+        q = np.swapaxes(q, -3, -2)
+    sizes, name = _sizes(problem.group, q_rows, layout), problem.dtype
+    cache = {"dtype": name, "axes": ("token", "d"), "valid": np.array([slots(shard) for shard in keys])}
+    return (
+        chip.tensor("Q", (*sizes, problem.d), name, q, axes=(*_axes(layout), "d")),
+        chip.tensor("K", (kv_rows, problem.d), data=k, **cache),
+        chip.tensor("V", (kv_rows, problem.d_v), data=v, **cache),
+        chip.tensor("O", (*sizes, problem.d_v), name),
     )
 
 

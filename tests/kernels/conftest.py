@@ -126,11 +126,12 @@ def decode(run_kernel: Any, ahbm_chip: AhbmChip) -> Decode:
 
 @pytest.fixture
 def baseline(run_kernel: Any, ahbm_chip: AhbmChip) -> Decode:
-    """`baseline(problem, **options) -> Run` of the kernel that the ADR replaces; O in every PE."""
+    """`baseline(problem, **options) -> Run` of the kernel that the ADR replaces; O in every PE, heads folded into M."""
 
     def run(problem: Problem, kernel: Any = attention_mesh_mlo, **options: Any) -> Run:
         args, launch = problem.arguments(ahbm_chip, everywhere=True)
         pes = chain(problem.n, launch["mesh"])
+        launch["heads_together"] = problem.group
         return run_kernel(kernel, *args, on=ahbm_chip, placement=pes, **{**launch, **options})
 
     return run
