@@ -62,7 +62,7 @@ class Decode:
         return self._launch(chip, gqa_decode, self.n - 1, placement(self.n, MESH), check)
 
     def run_baseline(self, *, check: bool = True, spec: AhbmSpec | None = None) -> Run:
-        """The same with the kernel that ADR-0060 replaces, which leaves O in every PE; keys are shared by heads here too.
+        """The same with the kernel that ADR-0060 replaces, which leaves O in every PE; heads share keys here too.
 
         So the ratio is what composites, lazy loads and the tree give, without the reuse of keys (A.1).
         """

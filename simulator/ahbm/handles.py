@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 Axes = tuple[str, ...]
 
 
+NAMELESS = "1"
+"""The name of an axis of size 1 that a reshape made: it may be any axis that came or went, and contradicts none."""
+
+
 def merged_axes(shape: tuple[int, ...], axes: Axes, merged: tuple[int, ...]) -> Axes:
     """Names of `merged`, whose axes are products of neighbours of `shape`; none if one of them is not.
 
@@ -36,7 +40,7 @@ def merged_axes(shape: tuple[int, ...], axes: Axes, merged: tuple[int, ...]) -> 
             taken.append(name)
         if product != size:
             return ()
-        names.append("*".join(taken) or "1")
+        names.append("*".join(taken) or NAMELESS)
     return tuple(names) if axes else ()
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_kernbench.simulator.ahbm.handles import Axes, Block, Handle, Pointer
+from pytest_kernbench.simulator.ahbm.handles import NAMELESS, Axes, Block, Handle, Pointer
 from pytest_kernbench.simulator.ahbm.language_dma import DmaOps
 from pytest_kernbench.simulator.ahbm.plan import Shape
 from pytest_kernbench.simulator.ahbm.scheduler import Composite, CompositeOp
@@ -119,7 +119,7 @@ class GemmOps(DmaOps):
             other = a.shape[1] == b.shape[outer] and not (named and a.axes[1] == b.axes[inner])
             remedy = f"pass trans_b={not transposed}" if other else "give operands that share K"
             self._refuse(site, "bad-parameter", call, fact, remedy)
-        if a.axes and b.axes and a.axes[1] != b.axes[inner]:
+        if a.axes and b.axes and a.axes[1] != b.axes[inner] and NAMELESS not in (a.axes[1], b.axes[inner]):
             names = f"contracts axis {a.axes[1]!r} of a {a.shape} with axis {b.axes[inner]!r} of b {b.shape}"
             fact = f"{names}: only the sizes match"
             self._refuse(site, "bad-parameter", call, fact, f"pass trans_b={not transposed}")

@@ -35,3 +35,11 @@ def test_any_shape_matches_the_oracle(decode, problem, shape, schedule):
     run = decode(case, schedule=schedule, seed=shape["seed"])
 
     ka.assert_matches_reference(run, "O", case.by_cube(), case.error, how=str(case.error))
+
+
+@pytest.mark.adr("0060", "11.1", "5.4")
+def test_a_masked_tile_of_one_key_and_one_head_is_a_product_like_any_other(split, prefill, case):
+    each = case(kv_len=17, t_q=5, group=1)
+
+    each.check(split([each], 2, tile=8).outputs[0])  # 9 keys of the first rank: 8 and 1
+    each.check(prefill([each], tile=16, q_block=8).outputs[0])

@@ -188,3 +188,16 @@ def test_a_result_is_named_by_what_it_came_from(chip: Any) -> None:
 
     scores(chip, call, ("token", "d"))
     assert seen == [("row", "token")]
+
+
+def test_an_axis_of_one_that_a_reshape_took_away_and_gave_back_contradicts_no_name(chip: Any) -> None:
+    """The scores of one key, seen by head and token for its mask and back again."""
+    s = chip.tensor("S", (5, 1), "float32", np.ones((5, 1)), 0, axes=("row", "token"))
+    v = chip.tensor("V", (1, 16), "float32", np.ones((1, 16)), 0, axes=("token", "d"))
+    o = chip.tensor("O", (5, 16), "float32", place=0)
+
+    def kernel(s: Any, v: Any, o: Any, *, tl: Any) -> None:
+        p = tl.reshape(tl.reshape(tl.load(s, (5, 1)), (1, 5, 1)), (5, 1))
+        tl.wait(tl.store(o, tl.dot(p, tl.load(v, (1, 16)), trans_b=False)))
+
+    assert (chip.run(kernel, s, v, o).array("O") == 1).all()
