@@ -20,7 +20,6 @@ from pytest_kernbench.simulator import AhbmSpec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SUFFIXES = (".png", ".svg")
 GROUP = 8  # query heads of a KV head: the rows of the products of a decode
 STYLE = {
     "svg.hashsalt": "pytest-kernbench", "svg.fonttype": "none",  # ids are random otherwise, and letters are paths
@@ -33,11 +32,12 @@ COLOURS = {
 }  # fmt: skip
 
 
-def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """latency and roofline as .png and .svg in `folder`; returns the paths."""
+def draw(rows: Sequence[Row], folder: Path, suffixes: Sequence[str] = (".png", ".svg")) -> list[Path]:
+    """latency and roofline in `folder`, each in all formats; returns the paths."""
+    drawings = {"latency": latency, "roofline": roofline}
     with matplotlib.rc_context(STYLE):
-        drawings = {"latency": latency(rows), "roofline": roofline(rows)}
-        return [_save(drawing, folder / f"{name}{suffix}") for name, drawing in drawings.items() for suffix in SUFFIXES]
+        # each from anew: saving moves what the layout places
+        return [_save(drawings[name](rows), folder / f"{name}{suffix}") for name in drawings for suffix in suffixes]
 
 
 def _save(drawing: Figure, path: Path) -> Path:
