@@ -45,7 +45,10 @@ class Budget:
         cls, requests: Sequence[Request], group: int, d: int, d_v: int, itemsize: int, tile: int, q_block: int,
         rules: Rules, depth: Depth, *, sinks: bool = False, lse: bool = False,
     ) -> Budget:  # fmt: skip
-        """The largest that one of `requests` can need."""
+        """The largest that one of `requests` can need. Raises ValueError for a tile or q_block below 1."""
+        for name, value in (("tile", tile), ("q_block", q_block)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}: it counts from 1")
         budgets = [
             cls.of_block(min(q_block, each.t_q), each.kv_len, group, d, d_v, itemsize, tile, rules, depth, sinks, lse)
             for each in requests
@@ -68,7 +71,7 @@ class Budget:
         products += min(tiles, depth.in_flight) * (matrix + column)
         return cls(
             q_block=positions, rows=rows, tile=tile, state=3 * column + matrix, queries=_bytes(rows * d, itemsize),
-            scores=scores, products=products, folding=6 * column + _mask(positions, widest, rules),
+            scores=scores, products=products, folding=5 * column + _mask(positions, widest, rules),
             storing=column + matrix + (9 if sinks else 0) * column + (2 if lse else 0) * column,
         )  # fmt: skip
 

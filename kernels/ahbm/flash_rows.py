@@ -54,6 +54,7 @@ def store_result(
     """
     with tl.region("store"), tl.scratch_scope():
         if sinks is not None:
+            tl.wait(state[0])  # the sinks are loaded to where temporaries of the merge before may still be in use
             add_sink(state, load_sinks(sinks, first_head, block, tl), tl)
         written = [store_rows(o, head, token, block, normalised(state, tl), tl)]
         if lse is not None:

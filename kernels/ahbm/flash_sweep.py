@@ -7,6 +7,7 @@ score buffers; state lives outside the per-tile scope (R6, R7). PYTEST_DONT_REWR
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ class Rules:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise ValueError(f"window {self.window}: a query sees itself at least, give 1 or more")
-        if self.softcap is not None and not self.softcap > 0:
-            raise ValueError(f"softcap {self.softcap}: give a number > 0, or None")
+        if self.softcap is not None and not 0 < self.softcap < math.inf:
+            raise ValueError(f"softcap {self.softcap}: give a finite number > 0, or None")
 
 
 @dataclass(frozen=True)
@@ -233,4 +234,5 @@ def masked(s: Any, keys: Span, block: Block, rules: Rules, tl: Any) -> Any:
     if rules.window is not None:
         mask = tl.where(column > row - rules.window, mask, float("-inf"))
     by_head = tl.reshape(s, (*block.axes, keys.count))
-    return tl.reshape(tl.add(by_head, mask, out=by_head), s.shape)
+    tl.add(by_head, mask, out=by_head)
+    return s  # itself: seen as matrix again it would have lost the name of an axis of one key

@@ -68,7 +68,7 @@ def gqa_decode_batch(
             keys = Span(token_of(0, rank, request.start_pe, n), length, n) if length else None
             cache = k + request.kv_row * k.row, v + request.kv_row * v.row
             tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl))
-            if tiles:
+            if tiles:  # or else nobody would wait for Q
                 q_rows = load_rows(q, cube * group, request.q_row, block, tl)  # head h belongs to KV head h // group
                 widths = [each.width for each in tiles]
                 state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)

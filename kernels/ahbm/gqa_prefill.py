@@ -58,7 +58,7 @@ def gqa_prefill_batch(
                 state = empty_state(block.rows, v.row, tl)
                 keys = Span(0, request.kv_len) if request.kv_len else None
                 tiles = list(resident_tiles(*cache, keys, tile, block, rules, tl))
-                if tiles:
+                if tiles:  # or else nobody would wait for Q
                     q_rows = load_rows(q, head, request.q_row + first, block, tl)
                     widths = [each.width for each in tiles]
                     state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)

@@ -66,7 +66,7 @@ def gqa_ring(
                 block = Block(positions, group, layout)
                 state = empty_state(block.rows, v.row, tl)
                 widths = [stop.piece.count for stop in stops if stop.seen[number] is not None]
-                q_rows = load_rows(q, 0, row, block, tl) if widths else None
+                q_rows = load_rows(q, 0, row, block, tl) if widths else None  # nobody would wait for it
                 sweeps.append(Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl))
             for arrival in ring.arrivals(stops):
                 arrival.fold_into(sweeps)

@@ -171,6 +171,18 @@ class Case:
         each = self.problem
         return error_model(each.q, each.k, each.v, np.dtype(each.dtype), **self._variants)
 
+    def part(self, first: int, count: int) -> Case:
+        """The chunk of these positions, as it is when nothing behind it is cached yet."""
+        each, end = self.problem, first + count
+        rows = slice(first - each.first, end - each.first)
+        assert each.q is not None and each.k is not None and each.v is not None
+        cached = {"q": each.q[:, rows], "k": each.k[:, :end], "v": each.v[:, :end]}
+        return Case(replace(each, t_q=count, kv_len=end, **cached))
+
+    def check_lse(self, lse: Array) -> None:
+        """Fail unless `lse` [H_q, t_q], float32, is that of the answer, minus infinity included."""
+        np.testing.assert_allclose(lse, self.answer[1], rtol=1e-6, atol=1e-5)
+
     def check(self, o: Array) -> None:
         """Fail unless `o` [H_q, t_q, d_v] is within the error model and finite where the answer is."""
         off = np.abs(o.astype(float) - self.answer[0])
