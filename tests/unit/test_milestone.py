@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_kernbench.kernels.ahbm.driver import Launch
 from pytest_kernbench.kernels.reference.attention import attention, error_model, random_attention
+from pytest_kernbench.simulator import AhbmChip
+from pytest_kernbench.simulator.errors import SimError
 from pytest_kernbench.sweeps import read_csv
 
 ROOT = Path(__file__).parents[2]
@@ -205,16 +208,18 @@ def with_data(seed: int, problem: Any) -> Any:
 
 @pytest.mark.adr("0054", "4")
 def test_a_finding_fails_the_bench(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The baseline of prefill on a chip with a slot too few does not come to its end."""
-    from pytest_kernbench.simulator import AhbmSpec, errors
+    def forgets(y: Any, *, tl: Any) -> None:
+        tl.store(y, tl.zeros((8, 64)))
 
-    panels, few = bench("panels"), AhbmSpec(ipcq_slots=3)
-    chip = panels.AhbmChip
-    monkeypatch.setattr(panels, "AhbmChip", lambda **ports: chip(few, **ports))
+    def launches(problems: Any) -> Iterator[Any]:
+        chip = AhbmChip()
+        yield chip, Launch(forgets, (chip.tensor("y", (8, 64)),), {}, list)
 
-    sizes = panels.Sizes(context=64, prompt=64, users=1)
-    with pytest.raises(errors.DeadlockError):
-        bench("figures").measure(sizes, "single-user prefill", "mesh_kv, heads together")
+    panels = bench("panels")
+    monkeypatch.setitem(panels.PANELS, "single-user decode", (panels.Entry("forgets", "new", launches, "no wait"),))
+
+    with pytest.raises(SimError, match="op-in-flight-at-exit"):
+        bench("figures").measure(panels.Sizes(users=1), "single-user decode", "forgets")
 
 
 # --- wrong uses -------------------------------------------------------------------------------------------------------
