@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GROUP = 8  # query heads of a KV head: the rows of the products of a decode
-STYLE = {
+STYLE: Any = {
     "svg.hashsalt": "pytest-kernbench", "svg.fonttype": "none",  # ids are random otherwise, and letters are paths
     "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.spines.top": False, "axes.spines.right": False,
