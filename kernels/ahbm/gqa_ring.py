@@ -86,8 +86,11 @@ def cut(shard: tuple[Span, ...], width: int) -> Iterator[tuple[int, Span]]:
 def trips(queries: tuple[tuple[Span, ...], ...], q_block: int) -> list[Trip]:
     """What every rank sweeps in each trip round the ring: `q_block` positions, as many of each of its spans.
 
-    A zigzag rank has an early and a late span; only both at once are as much work as any other rank's.
+    A zigzag rank has an early and a late span; only both at once are as much work as any other rank's. At least one of
+    each goes. Raises ValueError for a q_block below 1.
     """
+    if q_block < 1:
+        raise ValueError(f"q_block is {q_block}: a trip round the ring takes at least 1 position")
     by_rank = []
     for shard in queries:
         width, row, spans = max(q_block // max(len(shard), 1), 1), 0, []

@@ -169,6 +169,15 @@ def test_a_piece_larger_than_a_slot_is_refused_with_both_numbers(right):
         right({"kv_len": 260, "t_q": 2, "d": 128, "d_v": 128}, 2, tile=65, sharding="contiguous")
 
 
+@pytest.mark.adr("0060", "5.5")
+@pytest.mark.parametrize("wrong", [{"q_block": 0}, {"q_block": -3}, {"tile": 0}], ids=str)
+def test_blocks_and_tiles_of_nothing_are_refused(right, wrong):
+    with pytest.raises(
+        ValueError, match=rf"{'q_block is' if 'q_block' in wrong else 'width is'} {min(wrong.values())}"
+    ):
+        right({"kv_len": 16, "t_q": 16}, 2, **wrong)
+
+
 @pytest.mark.adr("0060", "5.5", "11.3")
 @pytest.mark.parametrize("sharding", SHARDINGS)
 @pytest.mark.parametrize(

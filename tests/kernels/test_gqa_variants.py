@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pytest_kernbench import assertions as ka
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
@@ -18,10 +16,6 @@ from pytest_kernbench.kernels.reference.causal import Prefill
 SMALL = {"d": 64, "d_v": 64, "group": 4}
 SINKS = [1.0, -2.0, 5.0, -np.inf]
 KERNELS = ["decode on 1", "decode on 8", "prefill", "ring on 1", "ring on 3"]
-
-
-def silent(budget: object) -> None:
-    """Nobody reads what a property test announces."""
 
 
 def lse_of(outcome, problem):
@@ -284,40 +278,6 @@ def test_a_state_too_large_for_a_slot_travels_in_pieces(split, case, message_byt
     each.check(outcome.outputs[0])
     assert len(outcome.log.where(name="send")) == 7 * (2 + -(-24576 // message_bytes))
     ka.assert_reduction_rounds(outcome.run, 8)
-
-
-@st.composite
-def batches(draw):
-    """Sizes of a split launch: every variant at once, or none."""
-    group = draw(st.sampled_from([1, 2, 4]))
-    sinks = draw(st.none() | st.lists(st.floats(-3, 6, width=32), min_size=group, max_size=group))
-    common = {
-        "group": group, "d": draw(st.sampled_from([40, 64])), "d_v": draw(st.sampled_from([40, 64])),
-        "dtype": draw(st.sampled_from(["bfloat16", "float16", "float32"])), "sinks": sinks,
-        "window": draw(st.none() | st.integers(1, 40)), "softcap": draw(st.none() | st.sampled_from([1.0, 2.0, 30.0])),
-    }  # fmt: skip
-    each = st.fixed_dictionaries({
-        "kv_len": st.integers(0, 60), "t_q": st.integers(1, 9), "q_start": st.none() | st.integers(-4, 70),
-        "seed": st.integers(0, 9),
-    })  # fmt: skip
-    return [{**common, **sizes} for sizes in draw(st.lists(each, min_size=1, max_size=3))]
-
-
-@pytest.mark.adr("0060", "5.3", "5.4", "11.1", "11.8", "B.5")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    sizes=batches(), n=st.sampled_from([1, 2, 3, 5, 8]), tile=st.integers(1, 40),
-    layout=st.sampled_from(["head", "token"]), schedule=st.sampled_from(["model", "jitter", "late"]),
-)  # fmt: skip
-def test_any_batch_with_any_variants_matches_the_oracle(split, case, sizes, n, tile, layout, schedule):
-    cases = [case(**each) for each in sizes]
-    run = {"schedule": schedule, "seed": sizes[0]["seed"]}
-    outcome = split(cases, n, tile=tile, layout=layout, lse=True, run=run)
-
-    lse = np.split(outcome.run.array("lse"), np.cumsum([each.problem.t_q for each in cases])[:-1], axis=1)
-    for each, o, rows in zip(cases, outcome.outputs, lse, strict=True):
-        each.check(o)
-        each.check_lse(rows)
 
 
 # --- wrong uses -------------------------------------------------------------------------------------------------------
