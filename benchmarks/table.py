@@ -86,9 +86,12 @@ def cells(result: Result) -> tuple[str, ...]:
 
 
 def table(results: Iterable[Result]) -> str:
-    """A Markdown table with its columns aligned."""
-    lines = [HEADINGS, *(cells(result) for result in results)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    return aligned([HEADINGS, *(cells(result) for result in results)])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table with its columns aligned; the first line has the headings."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     padded = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([padded[0], rule, *padded[1:]])

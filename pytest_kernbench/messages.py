@@ -58,17 +58,28 @@ def undrained(log: OpLog) -> str | None:
     return None
 
 
-def far_hops(run: Run) -> str | None:
-    """The first message that does not go to a neighbour, or that there is none in a launch of several programs."""
+def _hops(run: Run, sent: list[Message]) -> dict[Edge, int]:
+    """How many links each edge of the messages is long."""
     from pytest_kernbench.simulator.ahbm.topology import Topology  # the device whose messages have hops
 
-    log, topology = run.log, Topology(run.spec)
+    topology, pes = Topology(run.spec), run.log.pes
+    return {edge: topology.hops(pes[edge[0]], pes[edge[1]]) for edge in dict.fromkeys(each.edge for each in sent)}
+
+
+def link_bytes(run: Run) -> int:
+    """Bytes that messages put on links: a message counts once for every hop of its way, and credits do not."""
+    sent = messages(run.log)
+    hops, sizes = _hops(run, sent), run.log.all.bytes
+    return sum(int(sizes[each.send]) * hops[each.edge] for each in sent)
+
+
+def far_hops(run: Run) -> str | None:
+    """The first message that does not go to a neighbour, or that there is none in a launch of several programs."""
+    log = run.log
     sent = messages(log)
     if not sent and len(log.programs) > 1:
         return f"{len(log.programs)} programs sent no message, so no hop was looked at"
-    hops = {
-        edge: topology.hops(log.pes[edge[0]], log.pes[edge[1]]) for edge in dict.fromkeys(each.edge for each in sent)
-    }
+    hops = _hops(run, sent)
     far = [each for each in sent if hops[each.edge] != 1]
     if not far:
         return None
@@ -137,6 +148,24 @@ def _late_merge(log: OpLog, sent: list[Message]) -> str | None:
             rows = f"\n  sent: {say(log, given)}\n  then: {say(log, message.taken)}"
             return f"a part is taken in after the sum was sent on{rows}"
     return None
+
+
+def reduction_rounds(log: OpLog) -> int:
+    """Merges that a reduction's root has to wait for one after another; a program does one a round. 0 without messages.
+
+    Several reductions along the same edges, as of a batch, count as one.
+    """
+    return max((level for _, level in _levels(log, messages(log))), default=0)
+
+
+def chain_steps(log: OpLog, end: int = 0) -> int:
+    """Steps in which everyone's parts reach everyone along a chain with program `end` at one end. 0 without messages.
+
+    The end passes nothing on: it sends its own part once, and takes one of somebody else in each step.
+    """
+    sent = messages(log)
+    own = sum(each.edge[0] == end for each in sent)
+    return sum(each.edge[1] == end for each in sent) // own if own else 0
 
 
 def _wrong_rounds(log: OpLog, sent: list[Message], n: int, rounds: int) -> str | None:

@@ -36,6 +36,11 @@ class Terms:
     def largest(self) -> float:
         return float(max(vars(self).values()))
 
+    @property
+    def bound(self) -> str:
+        """The name of the largest."""
+        return max(vars(self), key=lambda name: float(getattr(self, name)))
+
     def __str__(self) -> str:
         return ", ".join(f"{name} {cycles:.0f}" for name, cycles in vars(self).items())
 
@@ -171,7 +176,7 @@ def not_overlapped(run: Run, unit: str, other: str, at_least: float) -> str | No
     shares = [
         (both / min(mine, theirs), both, mine, theirs, program)
         for program in range(len(log.programs))
-        for both, mine, theirs in [_busy_cycles(log, unit, other, program)]
+        for both, mine, theirs in [_shared_cycles(log, unit, other, program)]
         if mine and theirs
     ]
     if not shares:
@@ -190,7 +195,12 @@ def not_overlapped(run: Run, unit: str, other: str, at_least: float) -> str | No
     )
 
 
-def _busy_cycles(log: OpLog, unit: str, other: str, program: int) -> tuple[int, int, int]:
+def busy_cycles(log: OpLog, unit: str) -> list[int]:
+    """For each program, the cycles in which a unit is occupied, from start to free; "DMA" is either of its two."""
+    return [_length(_busy(log, unit, program)) for program in range(len(log.programs))]
+
+
+def _shared_cycles(log: OpLog, unit: str, other: str, program: int) -> tuple[int, int, int]:
     mine, theirs = _busy(log, unit, program), _busy(log, other, program)
     return _length(_both(mine, theirs)), _length(mine), _length(theirs)
 

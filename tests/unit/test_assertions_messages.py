@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pytest_kernbench import assertions as ka
+from pytest_kernbench.messages import chain_steps, link_bytes, reduction_rounds
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import END, NONE, WIDTH
@@ -58,7 +59,10 @@ def reduce(x: Any, o: Any, edges: Edges, places: Sequence[int] = range(8), *, tl
 
 @pytest.mark.parametrize(("edges", "rounds"), [(BINOMIAL, None), (BINOMIAL, 3), (CHAIN, 7), (STAR, 7)])
 def test_rounds_are_the_longest_chain_of_merges(edges: Edges, rounds: int | None) -> None:
-    ka.assert_reduction_rounds(run(reduce, edges), 8, rounds)
+    some = run(reduce, edges)
+
+    ka.assert_reduction_rounds(some, 8, rounds)
+    assert reduction_rounds(some.log) == (rounds or 3)
 
 
 @pytest.mark.parametrize(("n", "rounds"), [(1, 0), (2, 1), (3, 2), (5, 3), (8, 3)])
@@ -104,6 +108,26 @@ def test_every_cube_has_its_own_reduction() -> None:
         AssertionError, match=r"messages join 2 programs \(cube0.PE0, cube0.PE1\), a reduction of 6 joins 6"
     ):
         ka.assert_reduction_rounds(pairs, 6)
+
+
+@pytest.mark.parametrize(("n", "parts"), [(1, 1), (2, 2), (3, 2), (5, 1)])
+def test_an_exchange_along_a_chain_takes_a_step_for_everyone_else(n: int, parts: int) -> None:
+    """However many messages a part takes."""
+    log = run(everyone_to_everyone, parts, n=n).log
+
+    assert chain_steps(log) == chain_steps(log, end=n - 1) == n - 1
+
+
+def everyone_to_everyone(x: Any, o: Any, parts: int, *, tl: Any) -> None:
+    """Each program's part goes along the chain both ways; its messages all fit the slots."""
+    me, last = tl.program_id(), tl.num_programs() - 1
+    right = left = [tl.load(x, (1, W))] * parts
+    for step in range(1, last + 1):
+        sent = [tl.send(f"to{me + 1}", each) for each in right if me < last]
+        sent += [tl.send(f"to{me - 1}", each) for each in left if me]
+        tl.wait(*sent)
+        right = [tl.recv(f"to{me - 1}", (1, W)) for _ in range(parts) if step <= me]
+        left = [tl.recv(f"to{me + 1}", (1, W)) for _ in range(parts) if step <= last - me]
 
 
 def to_the_east(x: Any, o: Any, *, tl: Any) -> None:
@@ -219,6 +243,13 @@ def test_ranks_that_lie_two_hops_apart_are_refused_with_their_places() -> None:
 def test_hops_are_those_of_the_places_and_not_of_the_ranks() -> None:
     with pytest.raises(AssertionError, match="PE0 > PE1 is PE 0 to PE 7, 4 hops instead of 1"):
         ka.assert_neighbour_only_hops(run(by_place, n=2, placement=(0, 7)))
+
+
+def test_bytes_on_links_count_once_for_every_hop() -> None:
+    assert link_bytes(run(reduce, BINOMIAL, ONE_HOP_PLACES, placement=ONE_HOP_PLACES)) == 7 * 4 * W
+    assert link_bytes(run(reduce, BINOMIAL)) == (5 + 2 * 2) * 4 * W
+    assert link_bytes(run(by_place, n=2, placement=(0, 7))) == 4 * 4 * W
+    assert link_bytes(run(reduce, [], n=1)) == 0
 
 
 def by_place(x: Any, o: Any, *, tl: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_kernbench import assertions as ka
-from pytest_kernbench.rooflines import terms
+from pytest_kernbench.rooflines import busy_cycles, terms
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.device import Run
@@ -105,6 +105,8 @@ def send_and_store(q: Any, k: Any, *, tl: Any) -> None:
 def test_the_roofline_is_the_largest_term_of_any_program() -> None:
     assert ka.roofline(run(load_and_exp)) == 288
     assert ka.roofline(run(only_the_second_works, grid=2)) == 288
+    assert [each.bound for each in terms(run(load_and_exp))] == ["math"]
+    assert terms(run(send_and_store, grid=2))[0].bound == "ipcq"
 
 
 def only_the_second_works(q: Any, k: Any, *, tl: Any) -> None:
@@ -233,6 +235,7 @@ def test_overlap_is_measured_by_hand_for_two_ops() -> None:
     some = run(load_beside_exp, spec=replace(AhbmSpec(), issue_costs={"load": 16, "math": 8, "wait": 0}))
 
     ka.assert_overlap(some, "DMA", "MATH", at_least=126 / 134)
+    assert (busy_cycles(some.log, "DMA"), busy_cycles(some.log, "MATH")) == ([134], [448])
     with pytest.raises(
         AssertionError, match=r"overlap for 126 cycles of PE0, 0\.940 of .*: DMA is busy for 134, MATH for 448"
     ):
