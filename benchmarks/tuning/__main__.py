@@ -6,12 +6,14 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.tuning import depth, issue_cost, mapping, one_shot, ring, tile
 from benchmarks.tuning.item import Item, as_table
@@ -57,10 +59,10 @@ def pool(workers: int | None, address: str | None) -> Iterator[Executor | None]:
             yield processes
     elif address is not None:
         try:
-            from distributed import Client
+            distributed: Any = importlib.import_module("distributed")
         except ModuleNotFoundError:
             sys.exit("benchmarks.tuning: --dask needs Dask: python -m pip install -e '.[distributed]'")
-        with Client(address) as client, client.get_executor() as cluster:
+        with distributed.Client(address) as client, client.get_executor() as cluster:
             yield cluster
     else:
         yield None

@@ -15,7 +15,6 @@ from pytest_kernbench.kernels.ahbm.flash_sweep import Depth
 from pytest_kernbench.kernels.ahbm.positions import Placement
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.device import Run
-from pytest_kernbench.simulator.ops.log import NONE
 from pytest_kernbench.sweeps import grid
 
 S, Q_BLOCK = 2048, 32
@@ -32,7 +31,7 @@ def points(quick: bool) -> Sequence[Point]:
     for sharding in ("contiguous", "striped", "zigzag"):
         for slot_bytes, tile in ((16_384, 32), (16_384, 64), (32_768, 64), (16_384, 128), (32_768, 128)):
             point = {"s": S, "sharding": sharding, "slot_bytes": slot_bytes, "tile": tile}
-            found.append({**point, "ahead": 0, "in_flight": 1, "slots": 4})
+            found += [{**point, "ahead": ahead, "in_flight": 1, "slots": slots} for ahead, slots in ((0, 4), (1, 8))]
     return [point for number, point in enumerate(found) if point not in found[:number]]
 
 
@@ -49,11 +48,9 @@ def figures(run: Run, point: Point) -> dict[str, int | float]:
 def waits(run: Run) -> dict[str, int]:
     """Mean cycles of a program in rows of waiting, by what made them end."""
     log, rows, ended = run.log, run.log.where(name=("wait", "recv")), run.log.all
-    after = rows.after  # NONE, and then the last row, only for waits that the kernel said and that took no time
-    cycles = np.where(after == NONE, 0, rows.end - rows.start)
-    names = np.array(log.names.values, object)[ended.name[after]]
-    units = np.array(log.units.values, object)[ended.unit[after]]
-    own = ended.program[after] == rows.program
+    cycles, own = rows.end - rows.start, ended.program[rows.after] == rows.program
+    names = np.array(log.names.values, object)[ended.name[rows.after]]
+    units = np.array(log.units.values, object)[ended.unit[rows.after]]
     causes = {
         "message": (names == "send") & ~own,
         "free slot": names == "credit",
@@ -83,6 +80,19 @@ def _named(rows: Rows) -> Rows:
     ]  # fmt: skip
 
 
+def _shardings(rows: Rows) -> Rows:
+    """Each tile in the smallest slots that hold it (larger ones take the same time), at the slots its depth needs."""
+    least: dict[int, int] = {}
+    for row in rows:
+        least[row["tile"]] = min(least.get(row["tile"], row["slot_bytes"]), row["slot_bytes"])
+    return [
+        {**row, "sharding, ahead": f"{row['sharding']}, {row['ahead']}"}
+        for row in _named(rows)
+        if row["slot_bytes"] == least[row["tile"]] and (row["ahead"], row["in_flight"], row["slots"]) in PLACES
+    ]
+
+
+PLACES = ((0, 1, 4), (1, 1, 8))  # ahead, in flight, slots
 SMALL = {"sharding": "zigzag", "slot_bytes": 16_384, "s": S, "tile": 64}
 PLAIN = {"ahead": 0, "in_flight": 1, "s": S}
 SLOTS_AXIS, TIME = "ipcq_slots (slots a direction)", "time (million cycles)"
@@ -92,22 +102,8 @@ VIEWS = (
     View("waits", "Who waits for what, prefill S=2048 N=8, zigzag, TILE=64, depth 0, 1", "ipcq_slots", "share",
          "wait for", SLOTS_AXIS, "share of a kernel's time (%)", {**SMALL, **PLAIN},
          lambda rows: shares(_named(rows)), log_x=False),
-    View("sharding", "Pieces and shardings, prefill S=2048 N=8, 4 slots, depth 0, 1", "tile", "ms", "sharding",
-         "TILE (keys a message)", TIME, {**PLAIN, "slots": 4}, lambda rows: _one_slot_size(_named(rows))),
+    View("sharding", "Pieces and shardings, prefill S=2048 N=8; 0 ahead in 4 slots, 1 ahead in 8", "tile", "ms",
+         "sharding, ahead", "TILE (keys a message)", TIME, {"s": S}, _shardings),
 )  # fmt: skip
-
-
-def _one_slot_size(rows: Rows) -> Rows:
-    """Each tile at the smallest slots that hold it: larger ones take the same time."""
-    least: dict[tuple[str, int, int, int, int], int] = {}
-    for row in rows:
-        key = row["sharding"], row["tile"], row["ahead"], row["in_flight"], row["slots"]
-        least[key] = min(least.get(key, row["slot_bytes"]), row["slot_bytes"])
-    return [
-        row
-        for row in rows
-        if row["slot_bytes"] == least[row["sharding"], row["tile"], row["ahead"], row["in_flight"], row["slots"]]
-    ]
-
 
 ITEM = Item("ring", "9.4", "slots of the ring against issue-ahead, pieces and sharding", points, run_at, figures, VIEWS)
