@@ -1,0 +1,109 @@
+"""ADR-0060 9.4: slots of the ring against how far the kernel runs ahead, and who waits for what.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.tuning import launches
+from benchmarks.tuning.item import Item, Point, Rows, View
+from pytest_kernbench.kernels.ahbm.flash_sweep import Depth
+from pytest_kernbench.kernels.ahbm.positions import Placement
+from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.sweeps import grid
+
+S, Q_BLOCK = 2048, 32
+WAITS = ("message", "free slot", "own send", "product", "softmax", "memory")
+
+
+def points(quick: bool) -> Sequence[Point]:
+    """Slots against depth for one tile, then tiles against shardings at the slots of the spec and at larger ones."""
+    fixed = {"sharding": ("zigzag",), "slot_bytes": (16_384,), "tile": (64,)}
+    few = grid(s=(512,), **fixed, ahead=(0,), in_flight=(1, 2), slots=(3, 4, 6))
+    if quick:
+        return few
+    found = [*few, *grid(s=(S,), **fixed, ahead=(0, 1), in_flight=(1, 2), slots=(3, 4, 6, 8, 12))]
+    for sharding in ("contiguous", "striped", "zigzag"):
+        for slot_bytes, tile in ((16_384, 32), (16_384, 64), (32_768, 64), (16_384, 128), (32_768, 128)):
+            point = {"s": S, "sharding": sharding, "slot_bytes": slot_bytes, "tile": tile}
+            found += [{**point, "ahead": ahead, "in_flight": 1, "slots": slots} for ahead, slots in ((0, 4), (1, 8))]
+    return [point for number, point in enumerate(found) if point not in found[:number]]
+
+
+def run_at(s: int, sharding: Placement, slot_bytes: int, ahead: int, in_flight: int, tile: int, slots: int) -> Run:
+    spec = AhbmSpec(ipcq_slots=slots, ipcq_slot_bytes=slot_bytes)
+    return launches.ring(s, tile, Q_BLOCK, sharding, spec, Depth(ahead, in_flight))
+
+
+def figures(run: Run, point: Point) -> dict[str, int | float]:
+    """The times, and for each of `WAITS` the cycles that a PE's kernel waits so, mean of all PEs."""
+    return {**launches.times(run, point), **{f"wait for {cause}": cycles for cause, cycles in waits(run).items()}}
+
+
+def waits(run: Run) -> dict[str, int]:
+    """Mean cycles of a program in rows of waiting, by what made them end."""
+    log, rows, ended = run.log, run.log.where(name=("wait", "recv")), run.log.all
+    cycles, own = rows.end - rows.start, ended.program[rows.after] == rows.program
+    names = np.array(log.names.values, object)[ended.name[rows.after]]
+    units = np.array(log.units.values, object)[ended.unit[rows.after]]
+    causes = {
+        "message": (names == "send") & ~own,
+        "free slot": names == "credit",
+        "own send": (names == "send") & own,
+        "product": names == "composite",
+        "softmax": units == "MATH",
+        "memory": (names == "load") | (names == "store"),
+    }
+    return {cause: int(cycles[chosen].sum()) // len(log.programs) for cause, chosen in causes.items()}
+
+
+def shares(rows: Rows) -> Rows:
+    """A row for each cause of waiting, with its share of the run's time."""
+    return [
+        {**row, "wait for": cause, "share": 100 * row[f"wait for {cause}"] / row["cycles"]}
+        for row in rows
+        for cause in WAITS
+    ]
+
+
+def _named(rows: Rows) -> Rows:
+    """With what a picture tells apart, in words."""
+    return [
+        {**row, "ahead, in flight": f"{row['ahead']}, {row['in_flight']}", "ms": row["cycles"] / 1e6,
+         "ipcq_slots": str(row["slots"])}
+        for row in sorted(rows, key=lambda row: row["slots"])
+    ]  # fmt: skip
+
+
+def _shardings(rows: Rows) -> Rows:
+    """Each tile in the smallest slots that hold it (larger ones take the same time), at the slots its depth needs."""
+    least: dict[int, int] = {}
+    for row in rows:
+        least[row["tile"]] = min(least.get(row["tile"], row["slot_bytes"]), row["slot_bytes"])
+    return [
+        {**row, "sharding, ahead": f"{row['sharding']}, {row['ahead']}"}
+        for row in _named(rows)
+        if row["slot_bytes"] == least[row["tile"]] and (row["ahead"], row["in_flight"], row["slots"]) in PLACES
+    ]
+
+
+PLACES = ((0, 1, 4), (1, 1, 8))  # ahead, in flight, slots
+SMALL = {"sharding": "zigzag", "slot_bytes": 16_384, "s": S, "tile": 64}
+PLAIN = {"ahead": 0, "in_flight": 1, "s": S}
+SLOTS_AXIS, TIME = "ipcq_slots (slots a direction)", "time (million cycles)"
+VIEWS = (
+    View("slots", "Slots of the ring, prefill S=2048 N=8, zigzag, TILE=64", "ipcq_slots", "ms", "ahead, in flight",
+         SLOTS_AXIS, TIME, SMALL, _named, log_x=False),
+    View("waits", "Who waits for what, prefill S=2048 N=8, zigzag, TILE=64, depth 0, 1", "ipcq_slots", "share",
+         "wait for", SLOTS_AXIS, "share of a kernel's time (%)", {**SMALL, **PLAIN},
+         lambda rows: shares(_named(rows)), log_x=False),
+    View("sharding", "Pieces and shardings, prefill S=2048 N=8; 0 ahead in 4 slots, 1 ahead in 8", "tile", "ms",
+         "sharding, ahead", "TILE (keys a message)", TIME, {"s": S}, _shardings),
+)  # fmt: skip
+
+ITEM = Item("ring", "9.4", "slots of the ring against issue-ahead, pieces and sharding", points, run_at, figures, VIEWS)
