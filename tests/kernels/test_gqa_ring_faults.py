@@ -53,7 +53,7 @@ def wrong(outcome, each):
 @every_schedule
 def test_an_own_buffer_refilled_while_it_is_sent_is_a_race(attempt, line_of, schedule):
     """In an open chain; round a closed ring the credits of later pieces happen to say that the send is over."""
-    edit = {"        tl.wait(*sent)\n": ""}
+    edit = {"        tl.wait(*sent)\n        sent.clear()\n": "        sent.clear()\n"}
     outcome, _ = attempt(edit, "contiguous", schedule=schedule)
 
     kinds, text = found(outcome.run)
