@@ -28,6 +28,7 @@ STYLE: Any = {
 }  # fmt: skip
 COLOURS = {
     "gqa_decode": "#0072B2", "gqa_ring, striped": "#0072B2", "gqa_ring, zigzag": "#56B4E9",
+    "gqa_ring, striped, 8 slots": "#009E73", "gqa_ring, zigzag, 8 slots": "#CC79A7",
     "gqa_prefill, 1 PE": "#999999", "heads one by one": "#D55E00", "heads together": "#E69F00",
 }  # fmt: skip
 

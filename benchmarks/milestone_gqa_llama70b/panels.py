@@ -1,6 +1,7 @@
 """What the four panels run: requests of Llama3-70B, and the kernels that attend them, laid out by the driver.
 
-Every kernel of a panel is given the same requests on the same chip; only ports differ, a ring's from a mesh's.
+Every kernel of a panel is given the same requests on the same chip; only ports differ, a ring's from a mesh's, and the
+references' slots, which their names tell.
 PYTEST_DONT_REWRITE
 """
 
@@ -10,18 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pytest_kernbench.kernels.ahbm import driver
+from pytest_kernbench.kernels.ahbm import budget, driver
+from pytest_kernbench.kernels.ahbm.budget import Budget
 from pytest_kernbench.kernels.ahbm.driver import Launch, Problem
-from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED
+from pytest_kernbench.kernels.ahbm.flash_sweep import Depth, Rules
+from pytest_kernbench.kernels.ahbm.gqa_ring import PIECE_BY_PIECE
 from pytest_kernbench.kernels.ahbm.positions import Placement
+from pytest_kernbench.kernels.ahbm.requests import Request
 from pytest_kernbench.messages import chain_steps, reduction_rounds
-from pytest_kernbench.simulator import AhbmChip
+from pytest_kernbench.simulator import AhbmChip, AhbmSpec
 from pytest_kernbench.simulator.ops.log import OpLog
 
 N = 8  # PEs of a cube
+ITEMSIZE = 2  # bytes, of bfloat16
 DECODE_TILE = 512  # of 256, 512 and 1024, the fastest at 8K over 8 PEs
 BASELINE_DECODE_TILE = 1024  # likewise; more keys of K, V and scores do not fit the scratch
 SLOT_TILE = 64  # a slot of 16 KiB holds 64 rows of K
+MORE_SLOTS, AHEAD = 8, Depth(ahead=1)  # of the references: one product ahead, pieces of both zigzag spans together
 PREFILL_TILE, PREFILL_BLOCK = 128, 32  # the fastest at 2K of those that fit
 BASELINE_ROWS = 256  # of the queries' block in the prefill baseline; 512 do not fit
 
@@ -74,7 +80,7 @@ class Entry:
 def decode(problems: Sequence[Problem]) -> Launches:
     """All requests in one launch; request i begins at PE i mod N."""
     chip = AhbmChip()
-    yield chip, driver.decode(chip, problems, N, tile=DECODE_TILE, depth=INTERLEAVED)
+    yield chip, driver.decode(chip, problems, N, tile=DECODE_TILE)
 
 
 def baseline_decode(problems: Sequence[Problem], *, folded: bool) -> Launches:
@@ -87,21 +93,39 @@ def baseline_decode(problems: Sequence[Problem], *, folded: bool) -> Launches:
         yield chip, launch
 
 
-def trip(sharding: Placement, length: int) -> int:
-    """Query positions that go round the ring together: the fastest at 2K of those that fit the scratch.
+def trip(problems: Sequence[Problem], sharding: Placement, depth: Depth) -> int:
+    """Query positions that go round the ring together: the most that fit the scratch, in eights.
 
-    A zigzag rank has two blocks in a trip, and pieces of two widths have regions of their own.
+    A striped block that lies across two pieces of keys sees part of both, which costs more than a smaller block: there,
+    the most that divide a piece.
     """
-    if sharding == "striped":
-        return 32
-    return 52 if length % (2 * N * SLOT_TILE) else 64
+    requests = [Request(each.kv_len, each.t_q, q_start=each.q_start) for each in problems]
+    first, scratch = problems[0], AhbmSpec().scratch_bytes
+    sizes = budget.Sizes(first.group, first.d, first.d_v, ITEMSIZE, SLOT_TILE, Rules(1.0), depth)
+    blocks = [size for size in range(8, 2 * SLOT_TILE + 1, 8) if sharding != "striped" or SLOT_TILE % size == 0]
+    return max(size for size in blocks if Budget.of_ring(requests, N, sharding, size, sizes).total <= scratch)
 
 
 def ring(problems: Sequence[Problem], *, sharding: Placement) -> Launches:
-    """A launch a request."""
-    for problem in problems:
-        chip, q_block = AhbmChip(ports=driver.ring_ports(N, problem.heads)), trip(sharding, problem.t_q)
-        yield chip, driver.ring(chip, problem, N, tile=SLOT_TILE, q_block=q_block, sharding=sharding)
+    """All requests in one launch, each over the whole ring."""
+    yield _ring(problems, AhbmSpec(), sharding, PIECE_BY_PIECE, interleave=False)
+
+
+def ring_ahead(problems: Sequence[Problem], *, sharding: Placement) -> Launches:
+    """The same on a chip with more slots."""
+    spec = AhbmSpec(ipcq_slots=MORE_SLOTS)
+    yield _ring(problems, spec, sharding, AHEAD, interleave=sharding == "zigzag")
+
+
+def _ring(
+    problems: Sequence[Problem], spec: AhbmSpec, sharding: Placement, depth: Depth, *, interleave: bool
+) -> tuple[AhbmChip, Launch]:
+    chip = AhbmChip(spec, ports=driver.ring_ports(N, problems[0].heads))
+    launch = driver.ring_batch(
+        chip, problems, N, tile=SLOT_TILE, q_block=trip(problems, sharding, depth), sharding=sharding, depth=depth,
+        interleave=interleave, announce=_unsaid,
+    )  # fmt: skip
+    return chip, launch
 
 
 def one_pe(problems: Sequence[Problem]) -> Launches:
@@ -111,7 +135,7 @@ def one_pe(problems: Sequence[Problem]) -> Launches:
 
 
 def _unsaid(budget: object) -> None:
-    """The table has the scratch that was used."""
+    """The table has the scratch that is used."""
 
 
 def baseline_prefill(problems: Sequence[Problem], *, folded: bool) -> Launches:
@@ -139,7 +163,8 @@ DECODE = (
 PREFILL = (
     *(
         Entry(
-            f"gqa_ring, {sharding}", "new", partial(ring, sharding=sharding), f"tile {SLOT_TILE}, a launch a request"
+            f"gqa_ring, {sharding}", "new", partial(ring, sharding=sharding),
+            f"tile {SLOT_TILE}, all requests in one launch",
         )
         for sharding in SHARDINGS
     ),
@@ -149,6 +174,14 @@ PREFILL = (
             f"tile {SLOT_TILE}, blocks of {BASELINE_ROWS} rows, a launch a request",
         )
         for name in (ORIGINAL, FOLDED)
+    ),
+    *(
+        Entry(
+            f"gqa_ring, {sharding}, {MORE_SLOTS} slots", "reference", partial(ring_ahead, sharding=sharding),
+            f"another chip: {MORE_SLOTS} slots a direction in place of {AhbmSpec().ipcq_slots}, for one piece ahead"
+            + (" and pieces of both spans together" if sharding == "zigzag" else ""),
+        )
+        for sharding in SHARDINGS
     ),
 )  # fmt: skip
 ONE_PE = Entry(

@@ -51,8 +51,8 @@ def _named(rows: Rows) -> Rows:
 
 VIEWS = (
     View(
-        "panels", "Panels in flight (one tile ahead, one P·V in flight)", "stream_depth", "over_busiest",
-        "kernel, TILE", "stream_depth of the scheduler (panels)", TIMES_BUSIEST, {"depth": "1, 1"}, _named,
+        "panels", "Panels in flight (one tile ahead, two P·V in flight)", "stream_depth", "over_busiest",
+        "kernel, TILE", "stream_depth of the scheduler (panels)", TIMES_BUSIEST, {"depth": "1, 2"}, _named,
     ),
     View(
         "composites", "Composites said ahead (stream_depth 8)", "depth", "over_busiest", "kernel, TILE",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pytest_kernbench.kernels.ahbm import driver
 from pytest_kernbench.kernels.ahbm.driver import Problem
-from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, ONE_BY_ONE, Depth
+from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Depth
 from pytest_kernbench.kernels.ahbm.gqa_ring import PIECE_BY_PIECE
 from pytest_kernbench.kernels.ahbm.positions import Placement
 from pytest_kernbench.rooflines import roofline
@@ -21,7 +21,7 @@ GROUP, D, ITEMSIZE = 8, 128, 2  # one KV head of Llama3-70B: 8 query heads of 12
 N = 8
 
 
-def decode(s: int, tile: int, depth: Depth = ONE_BY_ONE) -> Run:
+def decode(s: int, tile: int, depth: Depth = INTERLEAVED) -> Run:
     """`gqa_decode` of one token against `s` keys over 8 PEs."""
     chip = AhbmChip()
     launch = driver.decode(chip, [Problem(kv_len=s)], N, tile=tile, depth=depth)
@@ -41,12 +41,17 @@ def _silent(budget: object) -> None:
     """Hundreds of budgets are no news."""
 
 
-def ring(s: int, tile: int, q_block: int, sharding: Placement, spec: AhbmSpec, depth: Depth = PIECE_BY_PIECE) -> Run:
+def ring(
+    s: int, tile: int, q_block: int, sharding: Placement, spec: AhbmSpec, depth: Depth = PIECE_BY_PIECE,
+    *, interleave: bool = False,
+) -> Run:  # fmt: skip
     """`gqa_ring` of `s` tokens over a ring of 8 PEs."""
     chip = AhbmChip(spec, ports=driver.ring_ports(N, 1))
     problem = Problem(kv_len=s, t_q=s)
-    launch = driver.ring(chip, problem, N, tile=tile, q_block=q_block, sharding=sharding, depth=depth)
-    run: Run = launch.run(chip, check=False)
+    launch = driver.ring(
+        chip, problem, N, tile=tile, q_block=q_block, sharding=sharding, depth=depth, interleave=interleave
+    )
+    run: Run = launch.run(chip, check=False, announce=_silent)
     return run
 
 

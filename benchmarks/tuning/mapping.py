@@ -19,7 +19,7 @@ from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import chain
 from pytest_kernbench.kernels.ahbm.driver import Problem
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state
-from pytest_kernbench.kernels.ahbm.flash_sweep import ONE_BY_ONE, Block, Rules, Sweep, resident_tiles
+from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Rules, Sweep, resident_tiles
 from pytest_kernbench.kernels.ahbm.gqa_decode import merge_received
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, hops, tree, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Span
@@ -76,7 +76,7 @@ def decode_over(q: Any, k: Any, v: Any, o: Any, kv_len: int, shape: Tree, *, sca
         q_rows = load_rows(q, 0, 0, block, tl)
         tiles = list(resident_tiles(k, v, keys, TILE, block, rules, tl))
         widths = [each.width for each in tiles]
-        state = Sweep(q_rows, block, state, widths, v.dtype, rules, ONE_BY_ONE, tl).fold(tiles)
+        state = Sweep(q_rows, block, state, widths, v.dtype, rules, INTERLEAVED, tl).fold(tiles)
         reduce_over(shape, rank, state, tl)
         if rank == shape.root:
             store_result(state, o, None, None, 0, 0, 0, block, tl)

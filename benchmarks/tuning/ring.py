@@ -1,10 +1,13 @@
 """ADR-0060 9.4: slots of the ring against how far the kernel runs ahead, and who waits for what.
 
+Zigzag is measured with pieces that set out span after span and, as `interleave`, by twos.
+
 PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,32 +15,51 @@ import numpy as np
 from benchmarks.tuning import launches
 from benchmarks.tuning.item import Item, Point, Rows, View
 from pytest_kernbench.kernels.ahbm.flash_sweep import Depth
+from pytest_kernbench.kernels.ahbm.gqa_ring import slots_needed
 from pytest_kernbench.kernels.ahbm.positions import Placement
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.sweep_tables import Row
 from pytest_kernbench.sweeps import grid
 
 S, Q_BLOCK = 2048, 32
+ORDERS: tuple[tuple[Placement, bool], ...] = (
+    ("contiguous", False), ("striped", False), ("zigzag", False), ("zigzag", True),
+)  # fmt: skip
+PIECES = ((16_384, 32), (16_384, 64), (32_768, 64), (16_384, 128), (32_768, 128))  # bytes of a slot, keys of a piece
 WAITS = ("message", "free slot", "own send", "product", "softmax", "memory")
 
 
 def points(quick: bool) -> Sequence[Point]:
     """Slots against depth for one tile, then tiles against shardings at the slots of the spec and at larger ones."""
     fixed = {"sharding": ("zigzag",), "slot_bytes": (16_384,), "tile": (64,)}
-    few = grid(s=(512,), **fixed, ahead=(0,), in_flight=(1, 2), slots=(3, 4, 6))
+    few = [
+        *grid(s=(512,), **fixed, interleave=(False,), ahead=(0,), in_flight=(1, 2), slots=(3, 4, 6)),
+        *grid(s=(512,), **fixed, interleave=(True,), ahead=(0,), in_flight=(1,), slots=(4, 6)),
+    ]
     if quick:
         return few
-    found = [*few, *grid(s=(S,), **fixed, ahead=(0, 1), in_flight=(1, 2), slots=(3, 4, 6, 8, 12))]
-    for sharding in ("contiguous", "striped", "zigzag"):
-        for slot_bytes, tile in ((16_384, 32), (16_384, 64), (32_768, 64), (16_384, 128), (32_768, 128)):
-            point = {"s": S, "sharding": sharding, "slot_bytes": slot_bytes, "tile": tile}
-            found += [{**point, "ahead": ahead, "in_flight": 1, "slots": slots} for ahead, slots in ((0, 4), (1, 8))]
+    depths = {"interleave": (False, True), "ahead": (0, 1), "in_flight": (1, 2)}
+    found = [*few, *grid(s=(S,), **fixed, **depths, slots=(3, 4, 6, 8, 12))]
+    for (sharding, interleave), (slot_bytes, tile) in itertools.product(ORDERS, PIECES):
+        point = {
+            "s": S, "sharding": sharding, "interleave": interleave, "slot_bytes": slot_bytes, "tile": tile,
+            "in_flight": 1,
+        }  # fmt: skip
+        found += [{**point, "ahead": ahead, "slots": slots_at(ahead, interleave)} for ahead in (0, 1)]
     return [point for number, point in enumerate(found) if point not in found[:number]]
 
 
-def run_at(s: int, sharding: Placement, slot_bytes: int, ahead: int, in_flight: int, tile: int, slots: int) -> Run:
+def slots_at(ahead: int, interleave: bool) -> int:
+    """Slots at which shardings are compared: those that are needed with nothing ahead, and 8 with one piece ahead."""
+    return 8 if ahead else slots_needed(Depth(ahead), interleave=interleave)
+
+
+def run_at(
+    s: int, sharding: Placement, interleave: bool, slot_bytes: int, ahead: int, in_flight: int, tile: int, slots: int
+) -> Run:  # fmt: skip
     spec = AhbmSpec(ipcq_slots=slots, ipcq_slot_bytes=slot_bytes)
-    return launches.ring(s, tile, Q_BLOCK, sharding, spec, Depth(ahead, in_flight))
+    return launches.ring(s, tile, Q_BLOCK, sharding, spec, Depth(ahead, in_flight), interleave=interleave)
 
 
 def figures(run: Run, point: Point) -> dict[str, int | float]:
@@ -74,36 +96,48 @@ def shares(rows: Rows) -> Rows:
 def _named(rows: Rows) -> Rows:
     """With what a picture tells apart, in words."""
     return [
-        {**row, "ahead, in flight": f"{row['ahead']}, {row['in_flight']}", "ms": row["cycles"] / 1e6,
+        {**row, "ahead, in flight": f"{row['ahead']}, {row['in_flight']}{_by_twos(row)}", "ms": row["cycles"] / 1e6,
          "ipcq_slots": str(row["slots"])}
         for row in sorted(rows, key=lambda row: row["slots"])
     ]  # fmt: skip
 
 
+def _with_enough(rows: Rows) -> Rows:
+    """Where there are as many slots as are needed: with fewer, what does not hang takes several times as long."""
+    return [row for row in _named(rows) if row["slots"] >= _needed(row)]
+
+
+def _needed(row: Row) -> int:
+    return slots_needed(Depth(row["ahead"], row["in_flight"]), interleave=row["interleave"])
+
+
+def _by_twos(row: Row) -> str:
+    return ", by twos" if row["interleave"] else ""
+
+
 def _shardings(rows: Rows) -> Rows:
-    """Each tile in the smallest slots that hold it (larger ones take the same time), at the slots its depth needs."""
+    """Each tile in the smallest slots that hold it (larger ones take the same time), one ahead in 8 slots."""
     least: dict[int, int] = {}
     for row in rows:
         least[row["tile"]] = min(least.get(row["tile"], row["slot_bytes"]), row["slot_bytes"])
     return [
-        {**row, "sharding, ahead": f"{row['sharding']}, {row['ahead']}"}
+        {**row, "sharding": f"{row['sharding']}{_by_twos(row)}"}
         for row in _named(rows)
-        if row["slot_bytes"] == least[row["tile"]] and (row["ahead"], row["in_flight"], row["slots"]) in PLACES
+        if row["slot_bytes"] == least[row["tile"]] and (row["ahead"], row["in_flight"], row["slots"]) == (1, 1, 8)
     ]
 
 
-PLACES = ((0, 1, 4), (1, 1, 8))  # ahead, in flight, slots
 SMALL = {"sharding": "zigzag", "slot_bytes": 16_384, "s": S, "tile": 64}
-PLAIN = {"ahead": 0, "in_flight": 1, "s": S}
+PLAIN = {"ahead": 0, "in_flight": 1, "interleave": False, "s": S}
 SLOTS_AXIS, TIME = "ipcq_slots (slots a direction)", "time (million cycles)"
 VIEWS = (
     View("slots", "Slots of the ring, prefill S=2048 N=8, zigzag, TILE=64", "ipcq_slots", "ms", "ahead, in flight",
-         SLOTS_AXIS, TIME, SMALL, _named, log_x=False),
-    View("waits", "Who waits for what, prefill S=2048 N=8, zigzag, TILE=64, depth 0, 1", "ipcq_slots", "share",
+         SLOTS_AXIS, TIME, SMALL, _with_enough, log_x=False),
+    View("waits", "Who waits for what, prefill S=2048 N=8, zigzag, TILE=64, nothing ahead", "ipcq_slots", "share",
          "wait for", SLOTS_AXIS, "share of a kernel's time (%)", {**SMALL, **PLAIN},
          lambda rows: shares(_named(rows)), log_x=False),
-    View("sharding", "Pieces and shardings, prefill S=2048 N=8; 0 ahead in 4 slots, 1 ahead in 8", "tile", "ms",
-         "sharding, ahead", "TILE (keys a message)", TIME, {"s": S}, _shardings),
+    View("sharding", "Pieces and shardings, prefill S=2048 N=8, one ahead in 8 slots", "tile", "ms",
+         "sharding", "TILE (keys a message)", TIME, {"s": S}, _shardings),
 )  # fmt: skip
 
 ITEM = Item("ring", "9.4", "slots of the ring against issue-ahead, pieces and sharding", points, run_at, figures, VIEWS)

@@ -19,8 +19,8 @@ PREFILL_S = 2048
 
 
 def points(quick: bool) -> Sequence[Point]:
-    """Decode with the shipped depth and with one more product in flight; prefill with the shipped one."""
-    one, two = {"in_flight": (1,), "q_block": (1,)}, {"in_flight": (2,), "q_block": (4, 8, 16, 32, 64)}
+    """Decode with the shipped depth and with one product less in flight; prefill with the shipped one."""
+    one, many = {"in_flight": (2,), "q_block": (1,)}, {"in_flight": (2,), "q_block": (4, 8, 16, 32, 64)}
     if quick:
         return [
             *grid(kernel=("decode",), s=(32_768,), tile=(64, 1024, 4096), **one),
@@ -29,7 +29,7 @@ def points(quick: bool) -> Sequence[Point]:
     tiles = [32 << doubling for doubling in range(8)]
     return [
         *grid(kernel=("decode",), s=(32_768, 131_072), tile=tiles, in_flight=(1, 2), q_block=(1,)),
-        *grid(kernel=("prefill",), s=(PREFILL_S,), tile=tiles[1:6], **two),
+        *grid(kernel=("prefill",), s=(PREFILL_S,), tile=tiles[1:6], **many),
     ]
 
 

@@ -12,16 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes
 from pytest_kernbench.kernels.ahbm.driver import Launch
+from pytest_kernbench.kernels.ahbm.flash_sweep import Depth, Rules
+from pytest_kernbench.kernels.ahbm.requests import Request
 from pytest_kernbench.kernels.reference.attention import attention, error_model, random_attention
-from pytest_kernbench.simulator import AhbmChip
+from pytest_kernbench.simulator import AhbmChip, AhbmSpec
 from pytest_kernbench.simulator.errors import SimError
 from pytest_kernbench.sweeps import read_csv
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "benchmarks.milestone_gqa_llama70b"
 DECODES = {"gqa_decode", "mesh_mlo, heads one by one", "mesh_mlo, heads together"}
-RINGS = {"gqa_ring, striped", "gqa_ring, zigzag", "mesh_kv, heads one by one", "mesh_kv, heads together"}
+RINGS = {
+    "gqa_ring, striped", "gqa_ring, zigzag", "mesh_kv, heads one by one", "mesh_kv, heads together",
+    "gqa_ring, striped, 8 slots", "gqa_ring, zigzag, 8 slots",
+}  # fmt: skip
 KERNELS = {
     "single-user decode": DECODES, "multi-user decode": DECODES,
     "single-user prefill": RINGS | {"gqa_prefill, 1 PE"}, "multi-user prefill": RINGS,
@@ -151,8 +157,39 @@ def test_users_have_different_lengths_and_launches_are_added_up(bench: Any, rows
     assert [each.t_q for each in sizes.requests("multi-user decode")] == [1] * 4
     assert [each.t_q for each in sizes.requests("multi-user prefill")] == [2048, 1536, 1024, 512]
     for panel in ("multi-user decode", "multi-user prefill"):
-        assert [rows[panel, kernel]["launches"] for kernel in sorted(KERNELS[panel])] == (
-            [1, 2, 2] if "decode" in panel else [2] * 4
+        for kernel in KERNELS[panel]:
+            assert rows[panel, kernel]["launches"] == (2 if "mesh" in kernel else 1)
+
+
+@pytest.mark.adr("0054", "2")
+def test_rings_with_more_slots_are_shown_beside_and_are_faster(rows: Any) -> None:
+    """One product ahead for both, and pieces of both spans of zigzag by twos."""
+    for panel in ("single-user prefill", "multi-user prefill"):
+        for sharding in ("striped", "zigzag"):
+            shipped, more = rows[panel, f"gqa_ring, {sharding}"], rows[panel, f"gqa_ring, {sharding}, 8 slots"]
+            assert (shipped["role"], more["role"]) == ("new", "reference")
+            assert more["cycles"] < shipped["cycles"]
+
+
+@pytest.mark.adr("0054", "2")
+def test_a_trip_has_the_most_positions_that_fit(bench: Any) -> None:
+    """By the ring's own budget; with a product ahead there is room for fewer, and striped goes by halves of a piece."""
+    panels = bench("panels")
+    (problem,) = panels.Sizes().requests("single-user prefill")
+
+    def trip(sharding: str, ahead: int) -> int:
+        found: int = panels.trip([problem], sharding, Depth(ahead))
+        return found
+
+    def budget(q_block: int, ahead: int) -> int:
+        sizes = Sizes(8, 128, 128, 2, 64, Rules(1.0), Depth(ahead))
+        return Budget.of_ring([Request(2048, 2048)], 8, "zigzag", q_block, sizes).total
+
+    assert [trip("zigzag", ahead) for ahead in (0, 1)] == [64, 56]
+    assert [trip("striped", ahead) for ahead in (0, 1)] == [32, 32]
+    for ahead in (0, 1):
+        assert (
+            budget(trip("zigzag", ahead), ahead) <= AhbmSpec().scratch_bytes < budget(trip("zigzag", ahead) + 8, ahead)
         )
 
 

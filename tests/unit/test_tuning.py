@@ -31,8 +31,9 @@ COLUMNS = {
     "mapping": {"mesh", "mapping", "hop_cycles", "outcome", "rounds", "hops", "longest_edge", "tree_cycles", "cycles"},
     "tile": {"kernel", "s", "tile", "in_flight", "q_block", "outcome", "hbm_cycles", "dma_cycles", "over_hbm", *TIMES},
     "ring": {
-        "s", "sharding", "slot_bytes", "ahead", "in_flight", "tile", "slots", "outcome", *TIMES, "wait for message",
-        "wait for free slot", "wait for own send", "wait for product", "wait for softmax", "wait for memory",
+        "s", "sharding", "interleave", "slot_bytes", "ahead", "in_flight", "tile", "slots", "outcome", *TIMES,
+        "wait for message", "wait for free slot", "wait for own send", "wait for product", "wait for softmax",
+        "wait for memory",
     },
     "one-shot": {"s_pe", "tile", "in_flight", "outcome", "cycles", "hbm_cycles", "beyond_hbm", "scratch_bytes"},
     "issue-cost": {"kernel", "tile", "kind", "issue", "outcome", *TIMES},
@@ -150,15 +151,26 @@ def test_a_small_tile_is_slow_and_a_large_one_takes_scratch(quick: Measured) -> 
 
 @pytest.mark.adr("0060", "9.4")
 def test_slots_that_are_too_few_hang_and_more_save_waiting_for_them(quick: Measured) -> None:
-    outcomes = {(row["in_flight"], row["slots"]): row["outcome"] for row in quick["ring"]}
+    one_by_one = [row for row in quick["ring"] if not row["interleave"]]
+    outcomes = {(row["in_flight"], row["slots"]): row["outcome"] for row in one_by_one}
     assert outcomes == {
         (1, 3): "deadlock", (1, 4): "ran", (1, 6): "ran", (2, 3): "deadlock", (2, 4): "deadlock", (2, 6): "ran",
     }  # fmt: skip
 
     def waits(slots: int) -> int:
-        return quick.cycles("ring", "wait for free slot", in_flight=1, slots=slots)
+        return quick.cycles("ring", "wait for free slot", interleave=False, in_flight=1, slots=slots)
 
     assert waits(6) < waits(4)
+
+
+@pytest.mark.adr("0060", "9.4")
+def test_pieces_by_twos_wait_for_no_message_and_crawl_without_slots_of_their_own(quick: Measured) -> None:
+    def ring(interleave: bool, slots: int, figure: str = "cycles") -> int:
+        return quick.cycles("ring", figure, interleave=interleave, in_flight=1, slots=slots)
+
+    assert ring(True, 6) < ring(False, 6)
+    assert ring(True, 6, "wait for message") == 0 < ring(False, 6, "wait for message")
+    assert ring(True, 4) > 4 * ring(True, 6)
 
 
 @pytest.mark.adr("0060", "9.5")
