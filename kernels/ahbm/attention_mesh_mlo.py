@@ -12,7 +12,7 @@ from typing import Any
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_rows
 from pytest_kernbench.kernels.ahbm.flash_state import LOWEST, State, empty_state, merge, normalised
 from pytest_kernbench.kernels.ahbm.flash_sweep import Block, Rules, masked
-from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, pieces
+from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, message_rows, pieces
 from pytest_kernbench.kernels.ahbm.placement import Mesh, direction, token_of, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight
 from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
@@ -44,7 +44,7 @@ def attention_mesh_mlo(
                     k_tile, v_tile = load(k, first, positions.count, tl), load(v, first, positions.count, tl)
                     q_rows = tl.wait(load_rows(q, tl.program_id(1) * group + head, 0, block, tl))
                     fold(state, q_rows, k_tile, v_tile, positions, block, rules, tl)
-            fan_out(state, rank, chain(n, mesh), message_bytes // (4 * v.row), mesh, tl)
+            fan_out(state, rank, chain(n, mesh), message_rows(message_bytes, v.row), mesh, tl)
             tl.wait(store_rows(o, head, 0, block, normalised(state, tl), tl))
 
 

@@ -6,64 +6,23 @@ Host code: it takes a chip, makes its tensors, and says with what a kernel is la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_kernbench.kernels.ahbm.attention_mesh_kv import attention_mesh_kv
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
-from pytest_kernbench.kernels.ahbm.gqa_fixed_split import gqa_decode_fixed_split, splits_of
+from pytest_kernbench.kernels.ahbm.gqa_fixed_split import gqa_decode_fixed_split, split_count, splits_of
 from pytest_kernbench.kernels.ahbm.gqa_prefill import gqa_prefill_batch
 from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring, gqa_ring_batch
-from pytest_kernbench.kernels.ahbm.placement import Mesh, placement, token_of, valid_len
+from pytest_kernbench.kernels.ahbm.placement import Mesh, check_fits, placement, token_of, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Placement, Span, ring_order, shards, slots
+from pytest_kernbench.kernels.ahbm.problem import Array, alike
+from pytest_kernbench.kernels.ahbm.problem import Problem as Problem  # also named from here
 from pytest_kernbench.kernels.ahbm.requests import Request
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One request: `t_q` queries against `kv_len` keys, for `heads` KV heads, one a cube, of `group` query heads each.
-
-    q [H_q, t_q, d], k [heads, kv_len, d], v [heads, kv_len, d_v] of `dtype`, or none of them: structure only. `sinks`
-    [H_q]. Queries are the last tokens unless `q_start` gives the first one's position.
-    """
-
-    kv_len: int
-    t_q: int = 1
-    q_start: int | None = None
-    heads: int = 1
-    group: int = 8
-    d: int = 128
-    d_v: int = 128
-    dtype: str = "bfloat16"
-    scale: float | None = None
-    window: int | None = None
-    softcap: float | None = None
-    q: Array | None = field(default=None, repr=False)
-    k: Array | None = field(default=None, repr=False)
-    v: Array | None = field(default=None, repr=False)
-    sinks: Array | None = field(default=None, repr=False)
-
-    @property
-    def has_data(self) -> bool:
-        return self.q is not None
-
-    @property
-    def first(self) -> int:
-        """The position of the first query."""
-        return Request(self.kv_len, self.t_q, q_start=self.q_start).first
-
-    @property
-    def rules(self) -> dict[str, Any]:
-        """What every kernel is told of how scores are made."""
-        scale = self.d**-0.5 if self.scale is None else self.scale
-        return {"group": self.group, "scale": scale, "window": self.window, "softcap": self.softcap}
 
 
 @dataclass(frozen=True)
@@ -92,18 +51,20 @@ def decode(
 
     Without `start_pes` request i begins at PE i mod n (ADR-0060 0, layer 2).
     """
+    rules, pes = alike(requests), placement(n, mesh)
     starts = [number % n for number in range(len(requests))] if start_pes is None else start_pes
+    if len(starts) != len(requests):
+        raise ValueError(f"{len(starts)} start_pes for {len(requests)} requests: give one a request")
     q_rows, kv_rows, batch = 0, 0, []
     for problem, start in zip(requests, starts, strict=True):
         batch.append(Request(problem.kv_len, problem.t_q, start, q_rows, kv_rows, problem.q_start))
         q_rows, kv_rows = q_rows + problem.t_q, kv_rows + -(-problem.kv_len // n)
-    pes = placement(n, mesh)
     k, v = (_split_caches(requests, batch, kv_rows, n, name) for name in ("k", "v"))
     args = _tensors(chip, requests[0], _packed_queries(requests, layout), q_rows, k, v, kv_rows, n - 1, layout)
     extra = _extras(chip, requests[0], q_rows, n - 1, lse)
     return Launch(
         gqa_decode_batch, (*args, batch, n),
-        {**_alike(requests), **extra, **options, "tile": tile, "layout": layout, "mesh": mesh, "placement": pes,
+        {**rules, **extra, **options, "tile": tile, "layout": layout, "mesh": mesh, "placement": pes,
          "grid": (n, requests[0].heads)},
         lambda o: _taken_apart(o, requests, layout),
     )  # fmt: skip
@@ -114,7 +75,7 @@ def decode_fixed_split(
     start_pe: int = 0, mesh: Mesh = (2, 4), **options: Any,
 ) -> Launch:  # fmt: skip
     """`gqa_decode_fixed_split` of `problem`: splits of `split` tokens go round `n` PEs from `start_pe` on."""
-    count = -(-problem.kv_len // split)
+    count, pes = split_count(problem.kv_len, split), placement(n, mesh)
     shares = [splits_of(rank, start_pe, count, n) for rank in range(n)]
     rows = max(map(len, shares)) * split
     spans = [tuple(Span(i * split, min(split, problem.kv_len - i * split)) for i in share) for share in shares]
@@ -126,8 +87,7 @@ def decode_fixed_split(
         gqa_decode_fixed_split,
         (*_tensors(chip, problem, queries, problem.t_q, k, v, rows, n - 1, layout), problem.kv_len, start_pe, n),
         {**problem.rules, **_extras(chip, problem, problem.t_q, n - 1, lse), **options, "tile": tile, "split": split,
-         "q_start": problem.q_start, "layout": layout, "mesh": mesh, "placement": placement(n, mesh),
-         "grid": (n, problem.heads)},
+         "q_start": problem.q_start, "layout": layout, "mesh": mesh, "placement": pes, "grid": (n, problem.heads)},
         lambda o: _taken_apart(o, [problem], layout),
     )  # fmt: skip
 
@@ -137,6 +97,7 @@ def prefill(
     **options: Any,
 ) -> Launch:  # fmt: skip
     """`gqa_prefill_batch` of `requests`, whose keys lie one after another in one PE of each cube."""
+    rules = alike(requests)
     q_rows, kv_rows, batch = 0, 0, []
     for problem in requests:
         batch.append(Request(problem.kv_len, problem.t_q, 0, q_rows, kv_rows, problem.q_start))
@@ -146,7 +107,7 @@ def prefill(
     extra = _extras(chip, requests[0], q_rows, 0, lse)
     return Launch(
         gqa_prefill_batch, (*args, batch),
-        {**_alike(requests), **extra, **options, "tile": tile, "q_block": q_block, "layout": layout,
+        {**rules, **extra, **options, "tile": tile, "q_block": q_block, "layout": layout,
          "grid": (1, requests[0].heads)},
         lambda o: _taken_apart(o, requests, layout),
     )  # fmt: skip
@@ -169,6 +130,7 @@ def ring_batch(
     layout: Layout = "head", lse: bool = False, mesh: Mesh = (2, 4), **options: Any,
 ) -> Launch:  # fmt: skip
     """`gqa_ring_batch` of `requests`, each over all `n` ranks, on a chip with `ring_ports(n, heads, mesh)`."""
+    rules = alike(requests)
     queries = [shards(each.t_q, n, sharding, each.first) for each in requests]
     keys = [shards(each.kv_len, n, sharding) for each in requests]
     batch = [
@@ -178,7 +140,7 @@ def ring_batch(
     extra = _extras(chip, requests[0], sum(_rows(queries)), "local", lse)
     return Launch(
         gqa_ring_batch, (*_sharded_tensors(chip, requests, queries, keys, layout), batch, n),
-        {**_alike(requests), **extra, **options, "tile": tile, "q_block": q_block, "sharding": sharding,
+        {**rules, **extra, **options, "tile": tile, "q_block": q_block, "sharding": sharding,
          "layout": layout, "placement": ring_order(n, mesh), "grid": (n, requests[0].heads)},
         lambda o: _unsharded(o, queries, requests, layout),
     )  # fmt: skip
@@ -207,6 +169,7 @@ def baseline_decode(
     Raises ValueError for a window, a softcap or sinks.
     """
     _check_plain(problem)
+    check_fits(n, mesh)
     batch = [Request(problem.kv_len, problem.t_q, start_pe, q_start=problem.q_start)]
     rows = -(-problem.kv_len // n)
     k, v = (_split_caches([problem], batch, rows, n, name) for name in ("k", "v"))
@@ -228,6 +191,7 @@ def baseline_prefill(
     Raises ValueError for a window, a softcap or sinks.
     """
     _check_plain(problem)
+    check_fits(n, mesh)
     queries, keys = shards(problem.t_q, n, "contiguous", problem.first), shards(problem.kv_len, n, "contiguous")
     return Launch(
         attention_mesh_kv,
@@ -247,17 +211,6 @@ def _check_plain(problem: Problem) -> None:
 
 def _plain_rules(problem: Problem) -> dict[str, Any]:
     return {"group": problem.group, "scale": problem.rules["scale"], "q_start": problem.q_start}
-
-
-def _alike(requests: Sequence[Problem]) -> dict[str, Any]:
-    """The rules that all requests of a batch share. Raises ValueError for one of another kind than the first."""
-    shared = ("heads", "group", "d", "d_v", "dtype", "scale", "window", "softcap", "has_data")
-    for number, each in enumerate(requests[1:], 1):
-        for name in shared:
-            if getattr(each, name) != getattr(requests[0], name):
-                fact = f"{name} of request {number} is {getattr(each, name)}, of request 0 {getattr(requests[0], name)}"
-                raise ValueError(f"{fact}: a launch has one, so give requests of a kind")
-    return requests[0].rules
 
 
 # --- one place for every number ---------------------------------------------------------------------------------------

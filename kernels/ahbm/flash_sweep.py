@@ -11,7 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pytest_kernbench.kernels.ahbm.flash_state import LOWEST, State
 from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight
@@ -47,6 +47,10 @@ class Block:
     positions: Span
     group: int
     layout: Layout = "head"
+
+    def __post_init__(self) -> None:
+        if self.layout not in get_args(Layout):
+            raise ValueError(f'layout {self.layout!r}: layouts are "head" and "token"')
 
     @property
     def rows(self) -> int:

@@ -59,7 +59,7 @@ def gqa_decode_batch(
     """`gqa_decode` of each request in turn; their tokens lie one after another in Q and O, their keys in the caches."""
     rank, cube = tl.program_id(0), tl.program_id(1)
     rules = Rules(scale, window, softcap, skip)
-    shape = tree(n, mesh)
+    shape, rows = tree(n, mesh), message_rows(message_bytes, v.row)
     for request in requests:
         block = Block(Span(request.first, request.t_q), group, layout)
         with tl.scratch_scope():
@@ -72,7 +72,7 @@ def gqa_decode_batch(
                 q_rows = load_rows(q, cube * group, request.q_row, block, tl)  # head h belongs to KV head h // group
                 widths = [each.width for each in tiles]
                 state = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
-            reduce_to_root(state, rank, shape, message_bytes // (4 * v.row), tl)
+            reduce_to_root(state, rank, shape, rows, tl)
             if rank == shape.root:
                 store_result(state, o, lse, sinks, 0, cube * group, request.q_row, block, tl)
 
@@ -101,6 +101,13 @@ def merge_received(state: State, side: str, message_rows: int, tl: Any) -> None:
         with tl.scratch_scope():
             tl.add(rows * weight, tl.recv(side, rows.shape) * other, out=rows)
     tl.assign(m, m_new)
+
+
+def message_rows(message_bytes: int, d_v: int) -> int:
+    """Rows of O that fit a message. Raises ValueError with both numbers if not even one does."""
+    if message_bytes < 4 * d_v:
+        raise ValueError(f"message_bytes is {message_bytes}, a row of O, {d_v} float32, takes {4 * d_v}")
+    return message_bytes // (4 * d_v)
 
 
 def pieces(h: Any, rows: int, tl: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
 from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
-from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, pieces
+from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, message_rows, pieces
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree
 from pytest_kernbench.kernels.ahbm.positions import Span
 from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
@@ -36,8 +36,8 @@ def gqa_decode_fixed_split(
     rank, head = tl.program_id(0), tl.program_id(1) * group
     request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
     block = Block(Span(request.first, request.t_q), group, layout)
-    rules, count = Rules(scale, window, softcap, skip), -(-kv_len // split)
-    partial = Partial(count, block.rows, v.row, message_bytes // (4 * v.row), tl)
+    rules, count = Rules(scale, window, softcap, skip), split_count(kv_len, split)
+    partial = Partial(count, block.rows, v.row, message_rows(message_bytes, v.row), tl)
     shares = {}
     for row, number in enumerate(splits_of(rank, start_pe, count, n)):
         cache = k + row * split * k.row, v + row * split * v.row
@@ -57,6 +57,13 @@ def gqa_decode_fixed_split(
     reduce_partials(partial, rank, start_pe, shape, tl)
     if rank == shape.root:
         store_result(partial.whole(), o, lse, sinks, 0, head, 0, block, tl)
+
+
+def split_count(kv_len: int, split: int) -> int:
+    """How many splits of `split` tokens there are, the last one perhaps shorter. Raises ValueError for none a split."""
+    if split < 1:
+        raise ValueError(f"split is {split}: it counts tokens from 1")
+    return -(-kv_len // split)
 
 
 def splits_of(rank: int, start_pe: int, count: int, n: int) -> range:
