@@ -31,7 +31,8 @@ def gqa_decode_fixed_split(
     """As `gqa_decode`, with bits that are the same for every `n`, `start_pe` and mesh.
 
     Split i, tokens i * split and up, lies on rank (start_pe + i) mod n, behind that rank's splits before it. An edge of
-    the tree carries one m, l, O for each split state that waits for its other half: up to kv_len / split / n of them.
+    the tree carries one m, l, O for each split state that waits for its other half: up to kv_len / split / n of them,
+    for which a PE needs scratch; one PE alone needs as many as the tree over splits has levels.
     """
     rank, head = tl.program_id(0), tl.program_id(1) * group
     request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
@@ -45,7 +46,7 @@ def gqa_decode_fixed_split(
         shares[number] = list(resident_tiles(*cache, keys, tile, block, rules, tl))
     q_rows = load_rows(q, head, 0, block, tl) if any(shares.values()) else None
     for number, tiles in shares.items():
-        state = empty_state(block.rows, v.row, tl)
+        state = partial.blank()
         with tl.scratch_scope():
             widths = [each.width for each in tiles]
             m, *_ = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
@@ -101,11 +102,27 @@ def _below_top(node: Node, count: int) -> bool:
 
 
 class Partial:
-    """The states of some nodes of the tree over splits; adding one merges it as far up as its other halves are here."""
+    """The states of some nodes of the tree over splits; adding one merges it as far up as its other halves are here.
+
+    A state that was merged into another leaves its scratch to the next one: it may not grow with the context (11.5).
+    """
 
     def __init__(self, count: int, rows: int, d_v: int, message_rows: int, tl: Any) -> None:
         self.count, self.rows, self.d_v, self.message_rows, self.tl = count, rows, d_v, message_rows, tl
         self.states: dict[Node, State] = {}
+        self._spare: list[State] = []
+        self._nothing: State | None = None  # what a spare state is reset to
+
+    def blank(self) -> State:
+        """A state of no keys."""
+        if not self._spare:
+            return empty_state(self.rows, self.d_v, self.tl)
+        if self._nothing is None:
+            self._nothing = empty_state(self.rows, self.d_v, self.tl)
+        state = self._spare.pop()
+        for part, value in zip(state, self._nothing, strict=True):
+            self.tl.assign(part, value)
+        return state
 
     def add(self, node: Node, state: State) -> None:
         """Take in the state of `node`; left and right are those of the tree, whichever comes first."""
@@ -119,6 +136,7 @@ class Partial:
                 with self.tl.scratch_scope():
                     merge(left, right, self.tl)
                     self.tl.wait(left[0])  # the last to be written
+                self._spare.append(right)
                 state = left
             node = _parent(node)
         self.states[node] = state
@@ -126,14 +144,14 @@ class Partial:
     def whole(self) -> State:
         """The state of all splits; of no keys if there are none."""
         if not self.states:
-            return empty_state(self.rows, self.d_v, self.tl)
+            return self.blank()
         (state,) = self.states.values()
         return state
 
     def receive(self, side: str) -> State:
         """A state from a neighbour, copied out of its slots."""
         tl = self.tl
-        m, l, o = tl.empty((self.rows, 1)), tl.empty((self.rows, 1)), tl.empty((self.rows, self.d_v))
+        m, l, o = self._spare.pop() if self._spare else [tl.empty((self.rows, width)) for width in (1, 1, self.d_v)]
         for part in (m, l, *pieces(o, self.message_rows, tl)):
             with tl.scratch_scope():
                 copied = tl.assign(part, tl.recv(side, part.shape))

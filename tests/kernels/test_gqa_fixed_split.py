@@ -104,6 +104,53 @@ def test_an_edge_carries_only_states_that_wait_for_their_other_half(fixed, case)
     assert [len(run.log.where(name="send", program=rank)) for rank in range(3)] == [9, 9, 0]
 
 
+@pytest.mark.adr("0060", "5.6", "11.5")
+def test_scratch_of_one_pe_grows_by_a_state_when_the_context_doubles(fixed, case):
+    """Merged states leave theirs to the next; without that 64K tokens in splits of 256 did not fit (R36)."""
+    state = 4 * (4 * 32 + 64)  # O [4, 32], and m and l, which take 64 bytes each: allocations are aligned
+    high = [fixed(case(kv_len=32 * count, structure=True, **SMALL), 1).run.scratch_high_water for count in (32, 64)]
+
+    assert high[1] - high[0] <= state
+
+
+@pytest.mark.adr("0060", "5.6", "11.5")
+@pytest.mark.parametrize("n", [1, 8])
+def test_a_long_context_fits_the_scratch(fixed, case, n):
+    run = fixed(case(kv_len=65536, structure=True), n, split=256, tile=256).run
+
+    assert run.scratch_high_water < 1 << 19
+
+
+VARIANTS = [
+    {"sinks": [-0.5, 0.5, 1.5, 2.5]},
+    {"sinks": [-0.5, 0.5, 1.5, 2.5], "t_q": 5, "window": 40, "softcap": 3.0},
+    {"d": 48, "d_v": 24},
+    {"group": 1, "heads": 2},
+    {"group": 16},
+]
+
+
+@pytest.mark.adr("0060", "5.6", "4", "11.1")
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_variants_match_the_oracle_and_sinks_count_once(fixed, case, variant, n):
+    each = case(kv_len=150, sd=1.0, **{**SMALL, **variant})
+    outcome = fixed(each, n)
+
+    each.check(outcome.outputs[0])
+    each.check_lse(outcome.run.array("lse").reshape(each.answer[1].shape))
+
+
+@pytest.mark.adr("0060", "5.6", "11.4")
+@pytest.mark.parametrize("n", [1, 3])
+def test_skipping_changes_no_bit(fixed, case, n):
+    each = case(kv_len=150, t_q=20, window=40, **SMALL)
+    skipped, masked = (fixed(each, n, skip=skip) for skip in (True, False))
+
+    assert bits(skipped) == bits(masked)
+    assert len(skipped.log.where(name="composite")) < len(masked.log.where(name="composite"))
+
+
 @given(count=st.integers(1, 70), n=st.integers(1, 9), start_pe=st.integers(0, 8))
 def test_what_a_group_holds_together_is_the_whole_and_nothing_twice(count, n, start_pe):
     shares = [splits_of(rank, start_pe % n, count, n) for rank in range(n)]
