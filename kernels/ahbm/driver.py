@@ -133,6 +133,7 @@ def ring_batch(
     rules = alike(requests)
     queries = [shards(each.t_q, n, sharding, each.first) for each in requests]
     keys = [shards(each.kv_len, n, sharding) for each in requests]
+    _check_ring(chip, n, requests[0].heads, mesh)
     batch = [
         Request(each.kv_len, each.t_q, 0, sum(_rows(queries[:at])), sum(_rows(keys[:at])), each.q_start)
         for at, each in enumerate(requests)
@@ -144,6 +145,15 @@ def ring_batch(
          "layout": layout, "placement": ring_order(n, mesh), "grid": (n, requests[0].heads)},
         lambda o: _unsharded(o, queries, requests, layout),
     )  # fmt: skip
+
+
+def _check_ring(chip: Any, n: int, cubes: int, mesh: Mesh) -> None:
+    for (pe, port), end in ring_ports(n, cubes, mesh).items():
+        if chip.ports.get((pe, port)) != end:
+            raise ValueError(
+                f"port {port} of PE {pe} does not lead to its neighbour in a ring of {n}: make the chip with "
+                f"AhbmChip(spec, ports=ring_ports({n}, {cubes}, {mesh}))"
+            )
 
 
 def ring_ports(n: int, cubes: int, mesh: Mesh = (2, 4)) -> dict[tuple[int, str], tuple[int, str]]:

@@ -47,7 +47,9 @@ LAUNCHES = {
 
 @pytest.fixture(params=LAUNCHES)
 def launch(request):
-    return lambda problems, **sizes: LAUNCHES[request.param](AhbmChip(), problems, **sizes)
+    return lambda problems, **sizes: LAUNCHES[request.param](
+        AhbmChip(ports=driver.ring_ports(2, 1) if request.param == "ring" else None), problems, **sizes
+    )
 
 
 def test_a_batch_of_nothing_is_refused(launch):
@@ -116,3 +118,12 @@ def test_a_layout_that_there_is_not_is_refused():
     chip = AhbmChip()
     with pytest.raises(ValueError, match='layout \'Head\': layouts are "head" and "token"'):
         driver.decode(chip, [ONE], 2, tile=8, layout="Head").run(chip)
+
+
+@pytest.mark.adr("0060", "5.5")
+@pytest.mark.parametrize("ports", [None, driver.ring_ports(2, 1), driver.ring_ports(8, 1)], ids=["mesh", "2", "8"])
+def test_a_chip_without_the_ports_of_the_ring_is_refused_with_what_to_say(ports):
+    with pytest.raises(
+        ValueError, match=r"in a ring of 4: make the chip with AhbmChip\(spec, ports=ring_ports\(4, 1, "
+    ):
+        driver.ring(AhbmChip(ports=ports), ONE, 4, tile=8, q_block=4)
