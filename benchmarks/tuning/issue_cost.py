@@ -16,7 +16,7 @@ from pytest_kernbench.sweeps import grid
 
 S = 32_768
 ALL = "all"
-KINDS = ("composite", "dot", "math", "load", "send", "recv", "wait", ALL)
+KINDS = ("composite", "dot", "math", "load", "store", "send", "recv", "release", "wait", ALL)
 CYCLES = (0, 200)
 DEFAULT = "default"
 ORDER = (0, DEFAULT, 200)

@@ -43,14 +43,15 @@ def _silent(budget: object) -> None:
 
 def ring(
     s: int, tile: int, q_block: int, sharding: Placement, spec: AhbmSpec, depth: Depth = PIECE_BY_PIECE,
-    *, interleave: bool = False,
+    *, interleave: bool = False, recv_ahead: int = 1,
 ) -> Run:  # fmt: skip
     """`gqa_ring` of `s` tokens over a ring of 8 PEs."""
     chip = AhbmChip(spec, ports=driver.ring_ports(N, 1))
     problem = Problem(kv_len=s, t_q=s)
     launch = driver.ring(
-        chip, problem, N, tile=tile, q_block=q_block, sharding=sharding, depth=depth, interleave=interleave
-    )
+        chip, problem, N, tile=tile, q_block=q_block, sharding=sharding, depth=depth, interleave=interleave,
+        recv_ahead=recv_ahead,
+    )  # fmt: skip
     run: Run = launch.run(chip, check=False, announce=_silent)
     return run
 

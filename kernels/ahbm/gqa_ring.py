@@ -8,6 +8,7 @@ queries (R35); a piece is neither sent nor received where no rank further on see
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,7 +46,7 @@ def gqa_ring(
     q: Any, k: Any, v: Any, o: Any, t_q: int, kv_len: int, n: int, *, group: int, tile: int, q_block: int, scale: float,
     sharding: Placement = "zigzag", q_start: int | None = None, window: int | None = None,
     softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head",
-    depth: Depth = PIECE_BY_PIECE, interleave: bool = False,
+    depth: Depth = PIECE_BY_PIECE, interleave: bool = False, recv_ahead: int = 1,
     announce: Callable[[object], None] = print, tl: Any,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V, causal, of `t_q` queries and `kv_len` keys over `n` ranks, for this cube's KV head.
@@ -55,8 +56,8 @@ def gqa_ring(
     v [rows, d_v], lse [group, rows]; sinks [H_q] in every PE. `first` is `q_start`, or kv_len - t_q: the last tokens.
     A piece of `tile` keys has to fit a slot; `q_block` query positions go through a trip round the ring together, so
     that keys travel once for each of a rank's query blocks. `interleave` sends a piece of each of a rank's spans at a
-    time: with it zigzag keeps its balance from piece to piece and not only in the end. The budget is announced at
-    launch. The rest as in `gqa_decode`.
+    time: with it zigzag keeps its balance from piece to piece and not only in the end. `recv_ahead` pieces are asked
+    for before they are needed. The budget is announced at launch. The rest as in `gqa_decode`.
 
     Launch on ports that lead E from rank to rank and round, such as `ring_ports(ring_order(n, mesh))`, with that order
     as placement. Needs `slots_needed(depth, interleave=interleave)` slots a direction.
@@ -65,7 +66,7 @@ def gqa_ring(
     gqa_ring_batch(
         q, k, v, o, [request], n, group=group, tile=tile, q_block=q_block, scale=scale, sharding=sharding,
         window=window, softcap=softcap, skip=skip, sinks=sinks, lse=lse, layout=layout, depth=depth,
-        interleave=interleave, announce=announce, tl=tl,
+        interleave=interleave, recv_ahead=recv_ahead, announce=announce, tl=tl,
     )  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def gqa_ring_batch(
     q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, q_block: int,
     scale: float, sharding: Placement = "zigzag", window: int | None = None, softcap: float | None = None,
     skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = PIECE_BY_PIECE,
-    interleave: bool = False, announce: Callable[[object], None] = print, tl: Any,
+    interleave: bool = False, recv_ahead: int = 1, announce: Callable[[object], None] = print, tl: Any,
 ) -> None:  # fmt: skip
     """`gqa_ring` of each request in turn; a rank's rows of it begin at `q_row` of Q and O, at `kv_row` of K and V."""
     rank, head = tl.program_id(0), tl.program_id(1) * group
@@ -89,7 +90,7 @@ def gqa_ring_batch(
         widths = {piece.count for setting_out in pieces[rank] for _, piece in setting_out}
         cache = k + request.kv_row * k.row, v + request.kv_row * v.row
         with tl.scratch_scope():
-            ring = Ring(*cache, rank, widths, depth, tl)
+            ring = Ring(*cache, rank, widths, depth, recv_ahead, tl)
             for trip in trips(queries, q_block):
                 blocks = [(request.q_row + row, Block(positions, group, layout)) for row, positions in trip[rank]]
                 stops = itinerary(trip, pieces, rank, window, skip)
@@ -218,8 +219,9 @@ class Arrival:
 class Ring:
     """A rank's place in the ring: where its own pieces are loaded, and what it receives from W and sends on to E."""
 
-    def __init__(self, k: Any, v: Any, rank: int, widths: set[int], depth: Depth, tl: Any) -> None:
+    def __init__(self, k: Any, v: Any, rank: int, widths: set[int], depth: Depth, recv_ahead: int, tl: Any) -> None:
         self.k, self.v, self.rank, self.tl = k, v, rank, tl
+        self._recv_ahead = recv_ahead
         own = {width: [self._buffers(width) for _ in range(depth.tiles)] for width in sorted(widths)}
         self._own = {width: itertools.cycle(buffers) for width, buffers in own.items()}
         self._sent = [sent for buffers in own.values() for _, _, sent in buffers]
@@ -230,14 +232,16 @@ class Ring:
         return tl.empty((width, self.k.row), self.k.dtype), tl.empty((width, self.v.row), self.v.dtype), []
 
     def arrivals(self, stops: list[Stop]) -> Iterator[Arrival]:
-        """The pieces in order, sent on already; the next one is asked for before this one is handed out."""
+        """The pieces in order, sent on already; `recv_ahead` more are asked for before one is handed out."""
         coming = iter([stop for stop in stops if stop.row is None])
-        asked = self._ask(next(coming, None))
+        asked = deque(map(self._ask, itertools.islice(coming, self._recv_ahead)))
         for stop in stops:
             sent: list[Any] = []
             if stop.row is None:
-                k, v = self.tl.wait(*asked)
-                asked = self._ask(next(coming, None))
+                if not asked:
+                    asked.append(self._ask(stop))
+                k, v = self.tl.wait(*asked.popleft())
+                asked.extend(map(self._ask, itertools.islice(coming, min(self._recv_ahead, 1))))
             else:
                 k, v, sent = self._load(stop.row, stop.piece.count)
             if stop.onward:
@@ -254,9 +258,7 @@ class Ring:
             tl.load(self.v + row * self.v.row, v.shape, out=v)
         return k, v, sent
 
-    def _ask(self, stop: Stop | None) -> tuple[Any, ...]:
-        if stop is None:
-            return ()
+    def _ask(self, stop: Stop) -> tuple[Any, Any]:
         tl, width = self.tl, stop.piece.count
         with tl.region("ring"):
             k = tl.recv_async("W", (width, self.k.row), self.k.dtype)

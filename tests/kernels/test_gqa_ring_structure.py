@@ -385,16 +385,9 @@ def asked_before_the_fold(run):
 
 
 @pytest.mark.adr("0060", "5.5", "B.7")
-def test_the_next_piece_is_asked_for_before_this_one_is_folded(one_block, broken):
-    ask = "asked = self._ask(next(coming, None))\n"
-    wait = "k, v = self.tl.wait(*asked)\n                " + ask
-    late = broken(
-        gqa_ring,
-        {ask + "        for": "\n        for", wait: "k, v = self.tl.wait(*self._ask(next(coming, None)))\n"},
-    )
-
-    assert asked_before_the_fold(one_block())
-    assert not asked_before_the_fold(one_block(kernel=late))
+@pytest.mark.parametrize("recv_ahead", [0, 1, 3])
+def test_pieces_are_asked_for_before_they_are_needed(one_block, recv_ahead):
+    assert asked_before_the_fold(one_block(recv_ahead=recv_ahead)) == (recv_ahead > 0)
 
 
 @pytest.fixture
