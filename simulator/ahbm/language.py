@@ -10,7 +10,6 @@ import math
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_kernbench.simulator.ahbm.arguments import is_name, whole
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer, merged_axes
 from pytest_kernbench.simulator.ahbm.language_gemm import GemmOps
 from pytest_kernbench.simulator.ahbm.language_math import MathOps

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import finfo
 
-from pytest_kernbench.simulator.ahbm.arguments import whole
+from pytest_kernbench.simulator.arguments import whole
 from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
 from pytest_kernbench.simulator.memory.dtypes import DType, float32, uint8

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_kernbench.simulator.ahbm.arguments import Call
+from pytest_kernbench.simulator.arguments import Call
 from pytest_kernbench.simulator.ahbm.handles import Handle, Pointer
 from pytest_kernbench.simulator.ahbm.ipcq import Channel
 from pytest_kernbench.simulator.ahbm.language import Language

@@ -1,0 +1,326 @@
+"""One running AI core: the scalar unit's clock, its pipes and flags. The only code that moves time here.
+
+Every command's times are known when it is issued, except behind a Wait whose Set has not been issued: such a pipe is
+parked, and its commands get their times when the Set comes. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effect, Effects, Key, Store
+from pytest_kernbench.simulator.ascend310p.pipes import NO_ROW, Command, Flags, PipeState, park, unpark
+from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
+from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES
+from pytest_kernbench.simulator.memory.dtypes import Array
+from pytest_kernbench.simulator.ops.compact import CELLS, ROW_END, ROW_START, CompactLog, pack_compact
+
+Spans = tuple[tuple[int, int], ...]
+UNKNOWN = -1
+
+
+class OrderChecker(Protocol):
+    """What judges the order of accesses: told of everything in the order of issue."""
+
+    def op(self, pipe: int, row: int, reads: Spans, writes: Spans, known: Any = None) -> None: ...
+
+    def load(self, row: int, lo: int, hi: int) -> None: ...
+
+    def store(self, row: int, lo: int, hi: int) -> None: ...
+
+    def flag_set(self, key: Key, known: Any = None) -> None: ...
+
+    def flag_wait(self, key: Key, row: int, site: int, known: Any = None) -> None: ...
+
+    def barrier(self, pipe: int) -> None: ...
+
+    def barrier_all(self) -> None: ...
+
+    def known(self) -> Any: ...
+
+
+class Stuck(Exception):
+    """The core can never go on; the language turns it into a report with the author's line."""
+
+
+class Core:
+    """Times and effects of one block. `now` is the cycle at which S says its next command."""
+
+    def __init__(
+        self, spec: Ascend310pSpec, log: CompactLog, effects: Effects, order: OrderChecker | None, *, start: int = 0,
+        syncs: bool = True, extra: Callable[[int], int] | None = None,
+    ) -> None:  # fmt: skip
+        self.spec = spec
+        self.log = log
+        self.now = start
+        self.pipes = [PipeState(number, spec.queue_depth) for number in range(len(PIPES))]
+        self.flags = Flags(spec.flag_model == "bit")
+        self.effects = effects
+        self.syncs = syncs
+        self._order = order
+        self._extra = extra
+        self._cells = log.cells
+        self.stores_end = start  # the cycle at which every SetValue so far has landed
+        for pipe in self.pipes:
+            pipe.free = pipe.ready = pipe.last = start
+
+    # Rows
+
+    def _row(self, descriptor: int, issue: int, start: int, end: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> int:
+        cells = self._cells
+        cells.frombytes(pack_compact(descriptor, issue, start, end, a, b, c, d))
+        return len(cells) // CELLS - 1
+
+    def _sync_row(self, descriptor: int, issue: int, start: int, end: int, after: int = NO_ROW) -> int:
+        return self._row(descriptor, issue, start, end, after) if self.syncs else NO_ROW
+
+    def _settle(self, row: int, start: int, end: int) -> None:
+        """Fill in the times of a row that was written while its pipe was parked."""
+        if row != NO_ROW:
+            self._cells[row * CELLS + ROW_START] = start
+            self._cells[row * CELLS + ROW_END] = end
+
+    # Issuing
+
+    def _place(self, pipe: PipeState) -> int:
+        """The cycle at which S gets its next command into the pipe's queue; a full queue blocks S."""
+        first = pipe.leaves[0]
+        if first > self.now:
+            if first == NEVER:
+                raise Stuck(f"the queue of {pipe.name} is full ({self.spec.queue_depth} commands)")
+            self.now = first
+        return self.now
+
+    def op(
+        self, pipe: PipeState, descriptor: int, occupancy: int, latency: int, offsets: tuple[int, int, int, int],
+        move: tuple[Any, ...] | None, reads: Spans, writes: Spans,
+    ) -> int:  # fmt: skip
+        """Issue an op; `move` is what of an `Effect` follows its number. Returns its row."""
+        issue = self.now
+        leaves = pipe.leaves
+        if leaves[0] > issue:
+            issue = self._place(pipe)
+        if self._extra is not None:
+            latency += self._extra(occupancy + latency)
+        self.now = issue + self.spec.sync_cycles
+        order = self._order
+        if pipe.parked:
+            row = self._row(descriptor, issue, UNKNOWN, UNKNOWN, *offsets)
+            known = None if order is None else order.known()
+            park(pipe, Command("op", issue, row, (occupancy, latency, move, reads, writes, known)))
+            return row
+        start, end = pipe.start(issue, occupancy, latency)
+        leaves.append(start)
+        cells = self._cells
+        cells.frombytes(pack_compact(descriptor, issue, start, end, *offsets))
+        row = len(cells) // CELLS - 1
+        if move is not None:
+            self.effects.op(pipe.number, Effect(start, end, row, *move))
+        if order is not None:
+            order.op(pipe.number, row, reads, writes)
+        return row
+
+    def load(self, descriptor: int, cycles: int, offset: int, target: Array | None, index: int, lo: int, hi: int) -> Any:
+        """GetValue: reads now, blocks for `cycles`; None if the run has no data."""
+        now = self.now
+        row = self._row(descriptor, now, now, now + cycles, offset)
+        value = None if target is None else self.effects.load(now, target, index, lo, hi)
+        if self._order is not None:
+            self._order.load(row, lo, hi)
+        self.now = now + cycles
+        return value
+
+    def store(
+        self, descriptor: int, cycles: int, offset: int, target: Array | None, index: int, value: Any, lo: int, hi: int
+    ) -> int:
+        """SetValue: the body goes on, the write lands `cycles` later."""
+        now = self.now
+        land = now + cycles
+        if self._extra is not None:
+            land += self._extra(cycles)
+        if land < self.stores_end:
+            land = self.stores_end  # stores land in order
+        self.stores_end = land
+        row = self._row(descriptor, now, now, land, offset)
+        if target is not None:
+            self.effects.store(Store(land, row, target, index, value, lo, hi))
+        if self._order is not None:
+            self._order.store(row, lo, hi)
+        self.now = now + self.spec.sync_cycles
+        return row
+
+    # Synchronisation
+
+    def flag_set(self, key: Key, descriptor: int) -> None:
+        """Raise a flag when everything that its source pipe was given has ended."""
+        pipe = self.pipes[key[0]]
+        if key[0] == 0:
+            issue = self.now
+            raised = max(issue, self.stores_end)
+            self.now = issue + self.spec.sync_cycles
+            row = self._sync_row(descriptor, issue, issue, raised)
+        else:
+            issue = self._place(pipe)
+            self.now = issue + self.spec.sync_cycles
+            if pipe.parked:
+                row = self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN)
+                known = None if self._order is None else self._order.known()
+                park(pipe, Command("set", issue, row, (key, known)))
+                return
+            leave = pipe.pass_by(issue)
+            pipe.leaves.append(leave)
+            raised = max(leave, pipe.last)
+            row = self._sync_row(descriptor, issue, leave, raised)
+        self._raise(key, raised, row)
+
+    def _raise(self, key: Key, cycle: int, row: int, known: Any = None) -> None:
+        if self._order is not None:
+            self._order.flag_set(key, known)
+        self.effects.flag_set(key)
+        if self.flags.raise_flag(key, cycle, row):
+            target = self.pipes[key[1]]
+            if target.parked and target.parked[0].what[0] == key:
+                self._go_on(target)
+
+    def flag_wait(self, key: Key, descriptor: int, site: int = 0) -> None:
+        """Block the flag's target pipe, and nothing else, until the flag is up."""
+        if key[1] == 0:
+            self._wait_of_s(key, descriptor, site)
+            return
+        pipe = self.pipes[key[1]]
+        issue = self._place(pipe)
+        self.now = issue + self.spec.sync_cycles
+        if pipe.parked or not self._pass_flag(pipe, key, issue, site, descriptor):
+            row = self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN)
+            known = None if self._order is None else self._order.known()
+            park(pipe, Command("wait", issue, row, (key, known, site)))
+
+    def _pass_flag(self, pipe: PipeState, key: Key, issue: int, site: int, descriptor: int) -> bool:
+        arrival = max(issue, pipe.ready)
+        raised = self.flags.take(key, arrival)
+        if raised is None:
+            return False
+        leave = pipe.pass_by(max(arrival, raised.cycle))
+        pipe.leaves.append(leave)
+        row = self._sync_row(descriptor, issue, arrival, leave, raised.row)
+        self._waited(key, row, site)
+        return True
+
+    def _waited(self, key: Key, row: int, site: int, known: Any = None) -> None:
+        if self._order is not None:
+            self._order.flag_wait(key, row, site, known)
+        self.effects.flag_wait(key)
+
+    def _wait_of_s(self, key: Key, descriptor: int, site: int) -> None:
+        raised = self.flags.take(key, self.now)
+        if raised is None:
+            raise Stuck("S waits for a flag that nothing raises")
+        issue = self.now
+        woken = max(issue, raised.cycle)
+        row = self._sync_row(descriptor, issue, issue, woken, raised.row)
+        self.now = woken + self.spec.sync_cycles
+        self._waited(key, row, site)
+
+    def barrier(self, pipe: PipeState, descriptor: int) -> None:
+        """What follows on the pipe starts when everything before has ended."""
+        issue = self.now
+        if pipe.leaves[0] > issue:
+            issue = self._place(pipe)
+        self.now = issue + self.spec.sync_cycles
+        if pipe.parked:
+            park(pipe, Command("barrier", issue, self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN), ()))
+            return
+        arrival = issue if issue > pipe.ready else pipe.ready
+        leave = pipe.pass_by(pipe.last)
+        if leave < issue:
+            leave = pipe.pass_by(issue)
+        pipe.leaves.append(leave)
+        if self.syncs:
+            self._row(descriptor, issue, arrival, leave)
+        if self._order is not None:
+            self._order.barrier(pipe.number)
+        self.effects.barrier(pipe.number)
+
+    def barrier_all(self, descriptor: int) -> None:
+        """Drain every pipe and S's stores; S waits."""
+        stuck = [pipe.name for pipe in self.pipes if pipe.parked]
+        if stuck:
+            raise Stuck(f"a barrier on all pipes waits for {', '.join(stuck)}")
+        issue = self.now
+        for pipe in self.pipes[1:]:
+            issue = self._place(pipe)
+        over = max(issue, self.end)
+        for pipe in self.pipes[1:]:
+            pipe.pass_by(over)
+            pipe.leaves.append(over)
+        self._sync_row(descriptor, issue, issue, over)
+        self.now = over + self.spec.sync_cycles
+        if self._order is not None:
+            self._order.barrier_all()
+        self.effects.drain()
+
+    @property
+    def end(self) -> int:
+        """The last end of any pipe, S and its stores included."""
+        return max(self.now, self.stores_end, *(max(pipe.last, pipe.ready) for pipe in self.pipes[1:]))
+
+    # Parked pipes
+
+    def _go_on(self, pipe: PipeState) -> None:
+        """The Set that the first command of a parked pipe waits for has been issued."""
+        commands = unpark(pipe)
+        while commands:
+            command = commands.pop(0)
+            if command.kind == "wait" and not self._resume_wait(pipe, command):
+                for each in (command, *commands):
+                    park(pipe, each)
+                return
+            if command.kind != "wait":
+                self._resume(pipe, command)
+
+    def _resume_wait(self, pipe: PipeState, command: Command) -> bool:
+        key, known, site = command.what
+        raised = self.flags.take(key, max(command.issue, pipe.ready))
+        if raised is None:
+            return False
+        arrival = max(command.issue, pipe.ready)
+        leave = pipe.pass_by(max(arrival, raised.cycle))
+        pipe.leaves.append(leave)
+        self._settle(command.row, arrival, leave)
+        if command.row != NO_ROW:
+            self._cells[command.row * CELLS + 4] = raised.row
+        self._waited(key, command.row, site, known)
+        return True
+
+    def _resume(self, pipe: PipeState, command: Command) -> None:
+        if command.kind == "op":
+            occupancy, latency, move, reads, writes, known = command.what
+            start, end = pipe.start(command.issue, occupancy, latency)
+            pipe.leaves.append(start)
+            self._settle(command.row, start, end)
+            if move is not None:
+                self.effects.op(pipe.number, Effect(start, end, command.row, *move))
+            if self._order is not None:
+                self._order.op(pipe.number, command.row, reads, writes, known)
+        elif command.kind == "barrier":
+            arrival = max(command.issue, pipe.ready)
+            leave = pipe.pass_by(max(command.issue, pipe.last))
+            pipe.leaves.append(leave)
+            self._settle(command.row, arrival, leave)
+            if self._order is not None:
+                self._order.barrier(pipe.number)
+            self.effects.barrier(pipe.number)
+        else:
+            key, known = command.what
+            leave = pipe.pass_by(command.issue)
+            pipe.leaves.append(leave)
+            self._settle(command.row, leave, max(leave, pipe.last))
+            self._raise(key, max(leave, pipe.last), command.row, known)
+
+    def fail_if_parked(self) -> NoReturn | None:
+        """The body has returned: a pipe that still waits never ends."""
+        stuck = [pipe.name for pipe in self.pipes if pipe.parked]
+        if stuck:
+            raise Stuck(f"the kernel's body has returned, but {', '.join(stuck)} never end{'s' if len(stuck) == 1 else ''}")
+        return None

@@ -1,0 +1,276 @@
+"""When bytes move: at the start and end that the core computed (`Timed`), or as late as the order allows (`Starved`).
+
+Sources are read at `start`, the target is written at `end`; what ends in a cycle is seen by what starts in it.
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import permutations
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pytest_kernbench.simulator.memory.dtypes import Array
+
+NEVER = 2**62
+Key = tuple[int, int, int]  # source pipe, target pipe, id
+PRIORITIES = tuple(permutations(range(4)))  # of S's stores and the three pipes
+
+
+class Effect(NamedTuple):
+    """What an op does to memory: `compute(*args)` writes its last argument in place.
+
+    `index`: for each argument the elements it is about, None for all of it; None if that is so for every argument.
+    `folded`: repeats all write the elements of the first one, each after the other.
+    """
+
+    start: int
+    end: int
+    number: int  # in the order of issue
+    compute: Callable[..., Any]
+    args: tuple[Any, ...]
+    index: tuple[Any, ...] | None = None
+    folded: bool = False
+
+    def perform(self) -> None:
+        """Read, compute, write."""
+        if self.index is None:
+            self.compute(*self.args)
+        else:
+            target, where, result = self.begin()
+            target[where] = result
+
+    def begin(self) -> tuple[Array, Any, Array]:
+        """Read and compute: the target, which elements of it, and their values."""
+        *sources, target = self.args
+        if self.index is None:
+            result = target.copy()
+            self.compute(*sources, result)
+            return target, ..., result
+        *picks, where = self.index
+        sources = [each if pick is None else each[pick] for each, pick in zip(sources, picks, strict=True)]
+        if self.folded:
+            return target, where[0], self._fold(sources, target[where[0]])
+        result = target[... if where is None else where].copy()
+        self.compute(*sources, result)
+        return target, ... if where is None else where, result
+
+    def _fold(self, sources: Sequence[Array], total: Array) -> Array:
+        """Every repeat of the first source onto the total (facts 2.6: dst overlaps src1, its repeat stride is 0)."""
+        lanes = len(total)
+        for values in sources[0].reshape(-1, lanes):
+            self.compute(values, total, total)
+        return total
+
+
+class Store(NamedTuple):
+    """A SetValue under way: it lands at `land`; bytes [lo, hi) of the core's addresses."""
+
+    land: int
+    number: int
+    target: Array
+    index: int
+    value: Any
+    lo: int
+    hi: int
+
+
+class Effects(Protocol):
+    """What the core tells of its commands, in the order of issue, and asks of memory."""
+
+    def op(self, pipe: int, effect: Effect) -> None:
+        """A pipe's op whose times are known."""
+
+    def store(self, store: Store) -> None:
+        """A posted SetValue."""
+
+    def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
+        """The element that S sees at `now`."""
+
+    def flag_set(self, key: Key) -> None: ...
+
+    def flag_wait(self, key: Key) -> None: ...
+
+    def barrier(self, pipe: int) -> None: ...
+
+    def drain(self) -> None:
+        """Everything that was said is over."""
+
+
+def overlay(value: Any, lo: int, hi: int, stores: Sequence[Store]) -> Any:
+    """`value` of bytes [lo, hi) as S sees it, which has issued `stores` that have not landed."""
+    raw = bytearray(np.asarray(value).tobytes())
+    for store in stores:
+        if store.lo < hi and lo < store.hi:
+            new = np.asarray(store.value, store.target.dtype).tobytes()
+            first, last = max(lo, store.lo), min(hi, store.hi)
+            raw[first - lo : last - lo] = new[first - store.lo : last - store.lo]
+    return np.frombuffer(bytes(raw), value.dtype)[0]
+
+
+class Timed:
+    """Effects in order of time. Ops that overlap with nothing are done whole, which is nearly all of them."""
+
+    def __init__(self) -> None:
+        self._queues: tuple[deque[Effect], ...] = (deque(), deque(), deque())
+        self._flying: list[tuple[int, int, Array, Any, Any]] = []  # end, number, target, elements, values
+        self._stores: deque[Store] = deque()
+        self._due = NEVER  # nothing happens before
+
+    def op(self, pipe: int, effect: Effect) -> None:
+        queue = self._queues[pipe - 1]
+        queue.append(effect)
+        if effect.start < self._due:
+            self._due = effect.start
+        if len(queue) > 96:
+            self.reach(queue[48].start)  # of a queue of 32 places, at most 32 have not started yet
+
+    def store(self, store: Store) -> None:
+        heappush(self._flying, (store.land, store.number, store.target, store.index, store.value))
+        self._stores.append(store)
+        if store.land < self._due:
+            self._due = store.land
+        while self._stores[0].land <= store.land - 64 and len(self._stores) > 1:
+            self._stores.popleft()
+
+    def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
+        if self._due <= now:
+            self.reach(now)
+        value = target[index]
+        stores = self._stores
+        while stores and stores[0].land <= now:
+            stores.popleft()
+        return overlay(value, lo, hi, stores) if stores else value  # type: ignore[arg-type]
+
+    def flag_set(self, key: Key) -> None:
+        """Times say it already."""
+
+    flag_wait = flag_set
+
+    def barrier(self, pipe: int) -> None:
+        """Times say it already."""
+
+    def drain(self) -> None:
+        self.reach(NEVER - 1)
+
+    def reach(self, now: int) -> None:
+        """Let everything happen up to and including cycle `now`."""
+        queues, flying = self._queues, self._flying
+        while True:
+            queue, start, other = queues[0], NEVER, NEVER
+            for each in queues:
+                if each:
+                    begins = each[0].start
+                    if begins < start:
+                        queue, start, other = each, begins, start
+                    elif begins < other:
+                        other = begins
+            lands = flying[0][0] if flying else NEVER
+            if lands <= start:
+                if lands > now:
+                    break
+                _, _, target, where, value = heappop(flying)
+                target[where] = value
+            elif start > now:
+                break
+            else:
+                self._run(queue, min(now, other, lands - 1))
+        self._due = min(start, lands)
+
+    def _run(self, queue: deque[Effect], until: int) -> None:
+        """Ops of one queue, while nothing else happens; the last one may be left half done."""
+        while queue:
+            effect = queue[0]
+            start, end = effect.start, effect.end
+            if start > until:
+                return
+            if end > until or (len(queue) > 1 and queue[1].start < end):
+                queue.popleft()
+                heappush(self._flying, (end, effect.number, *effect.begin()))
+                return
+            queue.popleft()
+            if effect.index is None:
+                effect.compute(*effect.args)
+            else:
+                effect.perform()
+
+
+class Starved:
+    """`late`: commands run only when S needs them, the pipe of the highest priority first and as far as it goes.
+
+    Ops that nothing orders end in the reverse of their issue, when a barrier, a flag or S needs their end. S's stores
+    are a pipe of their own here, in order.
+    """
+
+    def __init__(self, seed: int, depth: int) -> None:
+        self._order = PRIORITIES[seed % len(PRIORITIES)]
+        self._depth = depth
+        self._queues: list[deque[Any]] = [deque() for _ in range(4)]
+        self._begun: list[list[Any]] = [[] for _ in range(4)]  # unordered ops that have not ended
+        self._up: Counter[Key] = Counter()
+
+    def op(self, pipe: int, effect: Effect) -> None:
+        self._queues[pipe].append(effect)
+        while len(self._queues[pipe]) > self._depth and self._step():
+            pass
+
+    def store(self, store: Store) -> None:
+        self._queues[0].append(store)
+
+    def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
+        stores = [each for each in (*self._begun[0], *self._queues[0]) if isinstance(each, Store)]
+        return overlay(target[index], lo, hi, stores) if stores else target[index]
+
+    def flag_set(self, key: Key) -> None:
+        self._queues[key[0]].append(("set", key))
+
+    def flag_wait(self, key: Key) -> None:
+        if key[1]:
+            self._queues[key[1]].append(("wait", key))
+            return
+        while not self._up[key] and self._step():
+            pass
+        self._up[key] -= 1
+
+    def barrier(self, pipe: int) -> None:
+        self._queues[pipe].append(("barrier", pipe))
+
+    def drain(self) -> None:
+        while self._step():
+            pass
+        for pipe in self._order:
+            self._end(pipe)
+
+    def _step(self) -> bool:
+        """One command of the first pipe that can go on."""
+        return any(self._advance(pipe) for pipe in self._order)
+
+    def _advance(self, pipe: int) -> bool:
+        queue = self._queues[pipe]
+        if not queue:
+            return False
+        command = queue[0]
+        if isinstance(command, Effect | Store):
+            self._begun[pipe].append(command)
+        elif command[0] == "wait":
+            if not self._up[command[1]]:
+                return False
+            self._up[command[1]] -= 1
+        else:
+            self._end(pipe)
+            if command[0] == "set":
+                self._up[command[1]] += 1
+        queue.popleft()
+        return True
+
+    def _end(self, pipe: int) -> None:
+        for each in self._begun[pipe] if pipe == 0 else reversed(self._begun[pipe]):
+            if isinstance(each, Store):
+                each.target[each.index] = each.value
+            else:
+                each.perform()
+        self._begun[pipe].clear()

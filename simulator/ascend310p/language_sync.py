@@ -1,0 +1,207 @@
+"""`asc`'s synchronisation: SetFlag, WaitFlag, PipeBarrier, TQueSync, and the ids of flags (facts 2.2, 2.3).
+
+All of it is said by the scalar unit and carried out on the pipes; a Wait blocks its target pipe and nothing else.
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from pytest_kernbench.simulator.ascend310p.core import Stuck
+from pytest_kernbench.simulator.ascend310p.effects import Key
+from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
+from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, EventID, HardEvent, Pipe
+
+SET, WAIT, BARRIER, BARRIER_ALL = "SetFlag", "WaitFlag", "PipeBarrier", "PipeBarrier<ALL>"
+
+
+class TQueSync:
+    """`asc.TQueSync(PIPE_S, PIPE_V)`: a flag from the first pipe to the second; ids are those of SetFlag."""
+
+    __slots__ = ("_asc", "_event")
+
+    def __init__(self, asc: SyncCalls, event: Any) -> None:
+        self._asc = asc
+        self._event = event
+
+    def SetFlag(self, id: int) -> None:
+        """Raise the flag when what the first pipe was given has ended."""
+        self._asc.set_flag(self._event, id, sys._getframe(1))
+
+    def WaitFlag(self, id: int) -> None:
+        """Hold the second pipe until the flag is up."""
+        self._asc.wait_flag(self._event, id, sys._getframe(1))
+
+
+class SyncCalls(Speech):
+    """What puts ops in order."""
+
+    ids: dict[Any, list[bool]]  # of each HardEvent, which ids are allocated
+    queue_keys: set[Key]  # flags that queues have set and not waited for
+
+    # Barriers
+
+    def PipeBarrier(self, pipe: Any) -> None:
+        """What follows on the pipe starts when everything before on it has ended; PIPE_ALL: on every pipe, and S waits."""
+        frame = sys._getframe(1)
+        core = self.core
+        try:
+            if 1 <= pipe <= 3:
+                core.barrier(core.pipes[pipe], self._descriptor(self._sync_rows(BARRIER, pipe), frame))
+                return
+        except Stuck as reason:
+            self.stuck(reason, frame)
+        except TypeError:
+            self.refuse(frame, "bad-parameter", BARRIER, f"pipe is {pipe!r}", "give asc.PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL")
+        if pipe != Pipe.ALL:
+            fact = "a barrier on the scalar pipe is not supported on 310P" if pipe == 0 else f"pipe is {pipe!r}"
+            self.refuse(frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL")
+        self._barrier_all(frame)
+
+    def _barrier_all(self, frame: FrameType) -> None:
+        descriptor = self._descriptor(self._sync_rows(BARRIER_ALL, 0), frame)
+        double = [key for key, count in self.core.flags.outstanding.items() if count > 1]
+        try:
+            if double:
+                raise Stuck(f"a barrier on all pipes hangs while {self.key_name(double[0])} is set twice")
+            self.core.barrier_all(descriptor)
+        except Stuck as reason:
+            self.stuck(reason, frame)
+
+    def _sync_rows(self, name: str, unit: int, key: Key | None = None) -> Rows:
+        found = self._rows.get((name, unit, key))
+        if found is None:
+            said, shape = name, ()
+            if key is not None:
+                said, shape = f"{name}<{PIPES[key[0]]}_{PIPES[key[1]]}>", (key[2],)  # type: ignore[assignment]
+            found = self._rows[name, unit, key] = Rows(unit, said, shape, waits=name == WAIT)
+        return found  # type: ignore[no-any-return]
+
+    # Flags
+
+    def SetFlag(self, event: Any, id: int) -> None:
+        """Raise the flag when what its source pipe was given has ended."""
+        self.set_flag(event, id, sys._getframe(1))
+
+    def WaitFlag(self, event: Any, id: int) -> None:
+        """Hold the flag's target pipe until it is up; the n-th Wait of a flag pairs with its n-th Set."""
+        self.wait_flag(event, id, sys._getframe(1))
+
+    def TQueSync(self, source: Any, target: Any) -> TQueSync:
+        """The flag from one pipe to another."""
+        frame = sys._getframe(1)
+        for each in (source, target):
+            if not isinstance(each, int) or not 0 <= each <= 3:
+                self.refuse(frame, "bad-parameter", "TQueSync", f"pipe is {each!r}", "give asc.PIPE_S, PIPE_V, PIPE_MTE2 or PIPE_MTE3")
+        if source == target:
+            fact = f"both ends are PIPE_{PIPES[source]}"
+            self.refuse(frame, "unsupported", "TQueSync", fact, "on one pipe say PipeBarrier")
+        return TQueSync(self, HardEvent[f"{PIPES[source]}_{PIPES[target]}"])  # type: ignore[arg-type]
+
+    def set_flag(self, event: Any, id: int, frame: FrameType) -> None:
+        """SetFlag, said in `frame`."""
+        key = self._key(event, id, SET, frame)
+        if key is None:
+            self.core.barrier(self.core.pipes[1], self._descriptor(self._sync_rows(BARRIER, 1), frame))
+            return
+        self.raise_key(key, frame)
+
+    def raise_key(self, key: Key, frame: FrameType) -> None:
+        """A Set, of a queue's or by hand; set twice without a Wait between is a finding, judged in the order of issue."""
+        flags = self.core.flags
+        count = flags.outstanding.get(key, 0) + 1
+        flags.outstanding[key] = count
+        descriptor = self._descriptor(self._sync_rows(SET, key[0], key), frame)
+        flags.last_set[key] = descriptor
+        if count > 1:
+            fact = f"{self.key_name(key)} is set {count} times, and no Wait was said in between"
+            self.found(frame, "double-flag", SET, fact, "pair every Set with one Wait, or use another id; PIPE_ALL hangs now")
+        try:
+            self.core.flag_set(key, descriptor)
+        except Stuck as reason:
+            self.stuck(reason, frame)
+
+    def wait_flag(self, event: Any, id: int, frame: FrameType) -> None:
+        """WaitFlag, said in `frame`."""
+        key = self._key(event, id, WAIT, frame)
+        if key is not None:
+            self.wait_key(key, frame)
+
+    def wait_key(self, key: Key, frame: FrameType) -> None:
+        flags = self.core.flags
+        flags.outstanding[key] = flags.outstanding.get(key, 0) - 1
+        descriptor = self._descriptor(self._sync_rows(WAIT, key[1], key), frame)
+        try:
+            self.core.flag_wait(key, descriptor, self.log.descriptors[descriptor].site)
+        except Stuck as reason:
+            self._stuck_at_wait(key, reason, frame)
+
+    def _stuck_at_wait(self, key: Key, reason: Stuck, frame: FrameType) -> None:
+        self.stuck(Stuck(f"{reason}: {self.key_name(key)}{self._never(key)}"), frame)
+
+    def _key(self, event: Any, id: Any, call: str, frame: FrameType) -> Key | None:
+        """The flag that is meant; None for V_V, which is a barrier."""
+        known = self._rows.get((event, id)) if type(id) is int else None
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        if not isinstance(event, HardEvent):
+            self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", "use asc.HardEvent, such as MTE2_V")
+        number = self.whole(id, -(2**31), 2**31, "eventID", call, frame)
+        if not 0 <= number < self.spec.event_ids:
+            fact = f"eventID {number} must be in [0, {self.spec.event_ids})"
+            self.refuse(frame, "event-id", call, fact, "take one from AllocEventID or FetchEventID")
+        source, target = event.value
+        if event.name == "V_V":
+            return None
+        key = (source, target, number)
+        if number >= self.spec.hand_event_ids and not isinstance(id, EventID):
+            fact = f"eventID {number} by hand: 6 is the system's, 7 the queues'"
+            self.found(frame, "reserved-flag", call, fact, f"use 0..{self.spec.hand_event_ids - 1}, or AllocEventID")
+        elif type(id) is int:
+            self._rows[event, id] = key
+        return key
+
+    # Ids
+
+    def AllocEventID(self, event: Any) -> EventID:
+        """The lowest free id of the event, marked used until ReleaseEventID."""
+        frame = sys._getframe(1)
+        return EventID(self.take_id(event, "AllocEventID", frame))
+
+    def take_id(self, event: Any, call: str, frame: FrameType) -> int:
+        """A free id, marked used."""
+        free = self._free_id(event, call, frame)
+        self.ids[event][free] = True
+        return free
+
+    def FetchEventID(self, event: Any) -> EventID:
+        """The lowest free id of the event, not marked: the next Fetch gives it again."""
+        frame = sys._getframe(1)
+        free = self._free_id(event, "FetchEventID", frame)
+        key = (*event.value, free)
+        if self.core.flags.outstanding.get(key, 0) > 0:
+            fact = f"it gives id {free} of {event.name} again, which is set and not waited for"
+            self.found(frame, "event-id", "FetchEventID", fact, "say the Wait of the first pair before, or use AllocEventID")
+        return EventID(free)
+
+    def ReleaseEventID(self, event: Any, id: int) -> None:
+        """The id is free again."""
+        frame = sys._getframe(1)
+        self._free_id(event, "ReleaseEventID", frame, needed=False)
+        number = self.whole(id, 0, self.spec.event_ids - 1, "eventID", "ReleaseEventID", frame)
+        if not self.ids[event][number]:
+            fact = f"id {number} of {event.name} was not allocated"
+            self.refuse(frame, "event-id", "ReleaseEventID", fact, "release what AllocEventID gave, once")
+        self.ids[event][number] = False
+
+    def _free_id(self, event: Any, call: str, frame: FrameType, needed: bool = True) -> int:
+        if not isinstance(event, HardEvent):
+            self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", "use asc.HardEvent")
+        marks = self.ids.setdefault(event, [False] * self.spec.event_ids)
+        if needed and all(marks):
+            fact = f"all {len(marks)} ids of {event.name} are taken"
+            self.refuse(frame, "event-id", call, fact, "ReleaseEventID, or FreeTensor what queues hold")
+        return marks.index(False) if needed else 0
