@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_kernbench.simulator.ascend310p.language_vector import VectorCalls
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
+from pytest_kernbench.simulator.ascend310p.core import Stuck
+from pytest_kernbench.simulator.ascend310p.language_vector import VectorCalls
 from pytest_kernbench.simulator.ascend310p.speech import Rows
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Tensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import DataCopyParams, Pipe
@@ -98,7 +99,10 @@ class CopyCalls(VectorCalls):
         offsets = (source.lo - source.base, target.lo - target.base, 0, 0)
         descriptor, core = self._descriptor(rows, frame), self.core
         occupancy, latency = self._copy_cost(pipe, blocks, length)
-        row = core.op(core.pipes[pipe], descriptor, occupancy, latency, offsets, move, reads, writes)
+        try:
+            row = core.op(core.pipes[pipe], descriptor, occupancy, latency, offsets, move, reads, writes)
+        except Stuck as reason:
+            self.stuck(reason, frame)
         self._judge_copy(row, descriptor, source, target, reads, writes, dst, src, frame)
 
     def _copy_cost(self, pipe: Pipe, blocks: int, length: int) -> tuple[int, int]:

@@ -47,19 +47,24 @@ class SyncCalls(Speech):
     def PipeBarrier(self, pipe: Any) -> None:
         """What follows on the pipe starts when everything before on it has ended; PIPE_ALL: on every pipe, and S waits."""
         frame = sys._getframe(1)
+        if type(pipe) is not Pipe:
+            remedy = "give asc.PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL"
+            self.refuse(frame, "bad-parameter", BARRIER, f"pipe is {pipe!r}", remedy)
+        if pipe is Pipe.ALL:
+            self._barrier_all(frame)
+        elif pipe is Pipe.S:
+            fact = "a barrier on the scalar pipe is not supported on 310P"
+            self.refuse(frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL")
+        else:
+            self._barrier(pipe, frame)
+
+    def _barrier(self, pipe: Pipe, frame: FrameType) -> None:
         core = self.core
+        descriptor = self._descriptor(self._sync_rows(BARRIER, pipe), frame)
         try:
-            if 1 <= pipe <= 3:
-                core.barrier(core.pipes[pipe], self._descriptor(self._sync_rows(BARRIER, pipe), frame))
-                return
+            core.barrier(core.pipes[pipe], descriptor)
         except Stuck as reason:
             self.stuck(reason, frame)
-        except TypeError:
-            self.refuse(frame, "bad-parameter", BARRIER, f"pipe is {pipe!r}", "give asc.PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL")
-        if pipe != Pipe.ALL:
-            fact = "a barrier on the scalar pipe is not supported on 310P" if pipe == 0 else f"pipe is {pipe!r}"
-            self.refuse(frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL")
-        self._barrier_all(frame)
 
     def _barrier_all(self, frame: FrameType) -> None:
         descriptor = self._descriptor(self._sync_rows(BARRIER_ALL, 0), frame)
@@ -105,7 +110,7 @@ class SyncCalls(Speech):
         """SetFlag, said in `frame`."""
         key = self._key(event, id, SET, frame)
         if key is None:
-            self.core.barrier(self.core.pipes[1], self._descriptor(self._sync_rows(BARRIER, 1), frame))
+            self._barrier(Pipe.V, frame)
             return
         self.raise_key(key, frame)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.geometry import Access, Mask, dense, lanes, overlapping, stepped, strided
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
@@ -302,9 +303,11 @@ class VectorCalls(Speech):
         move = None if self.ub is None else self._move(plan, dst, sources, value)
         a, b, c, d = (*offsets, 0, 0, 0)[:4]
         core = self.core
-        row = core.op(
-            core.pipes[1], self._descriptor(plan.rows, frame), plan.occupancy, plan.latency, (a, b, c, d), move, reads, writes
-        )
+        descriptor = self._descriptor(plan.rows, frame)
+        try:
+            row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, (a, b, c, d), move, reads, writes)
+        except Stuck as reason:
+            self.stuck(reason, frame)
         if judges is not None:
             self._judge(row, plan, dst, sources, reads, writes)
 
