@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
-from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effect, Effects, Key, Store
-from pytest_kernbench.simulator.ascend310p.pipes import NO_ROW, Command, Flags, PipeState, park, unpark
+from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key, Store
+from pytest_kernbench.simulator.ascend310p.pipes import NO_ROW, Command, Flag, PipeState, park, unpark
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES
 from pytest_kernbench.simulator.memory.dtypes import Array
-from pytest_kernbench.simulator.ops.compact import CELLS, ROW_END, ROW_START, CompactLog, pack_compact
+from pytest_kernbench.simulator.ops.compact import CELLS, ROW_END, ROW_FIRST, ROW_START, CompactLog, pack_compact
 
 Spans = tuple[tuple[int, int], ...]
 UNKNOWN = -1
@@ -55,8 +55,11 @@ class Core:
         self.log = log
         self.now = start
         self.pipes = [PipeState(number, spec.queue_depth) for number in range(len(PIPES))]
-        self.flags = Flags(spec.flag_model == "bit")
+        self.flags: dict[Key, Flag] = {}
         self.effects = effects
+        self._say = spec.sync_cycles
+        self._bit = spec.flag_model == "bit"
+        self._tell = effects if effects.needs_syncs else None
         self.syncs = syncs
         self._order = order
         self._extra = extra
@@ -67,9 +70,9 @@ class Core:
 
     # Rows
 
-    def _row(self, descriptor: int, issue: int, start: int, end: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> int:
+    def _row(self, descriptor: int, issue: int, start: int, end: int, first: int = 0) -> int:
         cells = self._cells
-        cells.frombytes(pack_compact(descriptor, issue, start, end, a, b, c, d))
+        cells.frombytes(pack_compact(descriptor, issue, start, end, first, 0, 0, 0))
         return len(cells) // CELLS - 1
 
     def _sync_row(self, descriptor: int, issue: int, start: int, end: int, after: int = NO_ROW) -> int:
@@ -94,29 +97,39 @@ class Core:
 
     def op(
         self, pipe: PipeState, descriptor: int, occupancy: int, latency: int, offsets: tuple[int, int, int, int],
-        move: tuple[Any, ...] | None, reads: Spans, writes: Spans,
+        move: Any, reads: Spans, writes: Spans,
     ) -> int:  # fmt: skip
-        """Issue an op; `move` is what of an `Effect` follows its number. Returns its row."""
+        """Issue an op; `move` is what of its effect follows the number. Returns its row."""
         issue = self.now
         leaves = pipe.leaves
         if leaves[0] > issue:
             issue = self._place(pipe)
         if self._extra is not None:
             latency += self._extra(occupancy + latency)
-        self.now = issue + self.spec.sync_cycles
+        self.now = issue + self._say
         order = self._order
+        cells = self._cells
         if pipe.parked:
-            row = self._row(descriptor, issue, UNKNOWN, UNKNOWN, *offsets)
+            cells.frombytes(pack_compact(descriptor, issue, UNKNOWN, UNKNOWN, *offsets))
+            row = len(cells) // CELLS - 1
             known = None if order is None else order.known()
             park(pipe, Command("op", issue, row, (occupancy, latency, move, reads, writes, known)))
             return row
-        start, end = pipe.start(issue, occupancy, latency)
+        start = issue  # as PipeState.start says; written out, for every op passes here
+        if pipe.free > start:
+            start = pipe.free
+        if pipe.ready > start:
+            start = pipe.ready
+        pipe.ready = start
+        pipe.free = free = start + occupancy
+        end = free + latency
+        if end > pipe.last:
+            pipe.last = end
         leaves.append(start)
-        cells = self._cells
         cells.frombytes(pack_compact(descriptor, issue, start, end, *offsets))
         row = len(cells) // CELLS - 1
         if move is not None:
-            self.effects.op(pipe.number, Effect(start, end, row, *move))
+            self.effects.op(pipe.number, (start, end, row, *move))
         if order is not None:
             order.op(pipe.number, row, reads, writes)
         return row
@@ -147,100 +160,113 @@ class Core:
             self.effects.store(Store(land, row, target, index, value, lo, hi))
         if self._order is not None:
             self._order.store(row, lo, hi)
-        self.now = now + self.spec.sync_cycles
+        self.now = now + self._say
         return row
 
     # Synchronisation
 
-    def flag_set(self, key: Key, descriptor: int) -> None:
+    def flag(self, key: Key) -> Flag:
+        """The flag of a key; the core keeps one of each that was named."""
+        found = self.flags.get(key)
+        if found is None:
+            found = self.flags[key] = Flag(key, self.pipes)
+        return found
+
+    def flag_set(self, flag: Flag, descriptor: int) -> None:
         """Raise a flag when everything that its source pipe was given has ended."""
-        pipe = self.pipes[key[0]]
-        if key[0] == 0:
-            issue = self.now
-            raised = max(issue, self.stores_end)
-            self.now = issue + self.spec.sync_cycles
-            row = self._sync_row(descriptor, issue, issue, raised)
+        issue = self.now
+        pipe = flag.source
+        if flag.key[0] == 0:
+            self.now = issue + self._say
+            leave, raised = issue, max(issue, self.stores_end)
         else:
-            issue = self._place(pipe)
-            self.now = issue + self.spec.sync_cycles
+            if pipe.leaves[0] > issue:
+                issue = self._place(pipe)
+            self.now = issue + self._say
             if pipe.parked:
                 row = self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN)
                 known = None if self._order is None else self._order.known()
-                park(pipe, Command("set", issue, row, (key, known)))
+                park(pipe, Command("set", issue, row, (flag, known)))
                 return
-            leave = pipe.pass_by(issue)
+            leave = issue if issue > pipe.ready else pipe.ready
+            pipe.ready = leave
             pipe.leaves.append(leave)
-            raised = max(leave, pipe.last)
-            row = self._sync_row(descriptor, issue, leave, raised)
-        self._raise(key, raised, row)
+            raised = leave if leave > pipe.last else pipe.last
+        row = self._row(descriptor, issue, leave, raised) if self.syncs else NO_ROW
+        self._raise(flag, raised, row)
 
-    def _raise(self, key: Key, cycle: int, row: int, known: Any = None) -> None:
+    def _raise(self, flag: Flag, cycle: int, row: int, known: Any = None) -> None:
         if self._order is not None:
-            self._order.flag_set(key, known)
-        self.effects.flag_set(key)
-        if self.flags.raise_flag(key, cycle, row):
-            target = self.pipes[key[1]]
-            if target.parked and target.parked[0].what[0] == key:
-                self._go_on(target)
-
-    def flag_wait(self, key: Key, descriptor: int, site: int = 0) -> None:
-        """Block the flag's target pipe, and nothing else, until the flag is up."""
-        if key[1] == 0:
-            self._wait_of_s(key, descriptor, site)
+            self._order.flag_set(flag.key, known)
+        if self._tell is not None:
+            self._tell.flag_set(flag.key)
+        if self._bit and cycle < flag.taken:
+            flag.lost += 1
             return
-        pipe = self.pipes[key[1]]
-        issue = self._place(pipe)
-        self.now = issue + self.spec.sync_cycles
-        if pipe.parked or not self._pass_flag(pipe, key, issue, site, descriptor):
+        flag.raised.append((cycle, row))
+        target = flag.target
+        if target.parked and target.parked[0].what[0] is flag:
+            self._go_on(target)
+
+    def flag_wait(self, flag: Flag, descriptor: int, site: int = 0) -> None:
+        """Block the flag's target pipe, and nothing else, until the flag is up."""
+        pipe = flag.target
+        if pipe.number == 0:
+            self._wait_of_s(flag, descriptor, site)
+            return
+        issue = self.now
+        if pipe.leaves[0] > issue:
+            issue = self._place(pipe)
+        self.now = issue + self._say
+        arrival = issue if issue > pipe.ready else pipe.ready
+        raised = None if pipe.parked else flag.take(arrival, self._bit)
+        if raised is None:
             row = self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN)
             known = None if self._order is None else self._order.known()
-            park(pipe, Command("wait", issue, row, (key, known, site)))
-
-    def _pass_flag(self, pipe: PipeState, key: Key, issue: int, site: int, descriptor: int) -> bool:
-        arrival = max(issue, pipe.ready)
-        raised = self.flags.take(key, arrival)
-        if raised is None:
-            return False
-        leave = pipe.pass_by(max(arrival, raised.cycle))
+            park(pipe, Command("wait", issue, row, (flag, known, site)))
+            return
+        cycle, setter = raised
+        leave = arrival if arrival > cycle else cycle
+        pipe.ready = leave
         pipe.leaves.append(leave)
-        row = self._sync_row(descriptor, issue, arrival, leave, raised.row)
-        self._waited(key, row, site)
-        return True
+        row = self._row(descriptor, issue, arrival, leave, setter) if self.syncs else NO_ROW
+        self._waited(flag, row, site)
 
-    def _waited(self, key: Key, row: int, site: int, known: Any = None) -> None:
+    def _waited(self, flag: Flag, row: int, site: int, known: Any = None) -> None:
         if self._order is not None:
-            self._order.flag_wait(key, row, site, known)
-        self.effects.flag_wait(key)
+            self._order.flag_wait(flag.key, row, site, known)
+        if self._tell is not None:
+            self._tell.flag_wait(flag.key)
 
-    def _wait_of_s(self, key: Key, descriptor: int, site: int) -> None:
-        raised = self.flags.take(key, self.now)
-        if raised is None:
-            raise Stuck("S waits for a flag that nothing raises")
+    def _wait_of_s(self, flag: Flag, descriptor: int, site: int) -> None:
         issue = self.now
-        woken = max(issue, raised.cycle)
-        row = self._sync_row(descriptor, issue, issue, woken, raised.row)
-        self.now = woken + self.spec.sync_cycles
-        self._waited(key, row, site)
+        raised = flag.take(issue, self._bit)
+        if raised is None:
+            raise Stuck(f"S waits for a flag that nothing raises: {flag.name}{lost_sets(flag)}")
+        woken = max(issue, raised[0])
+        row = self._sync_row(descriptor, issue, issue, woken, raised[1])
+        self.now = woken + self._say
+        self._waited(flag, row, site)
 
     def barrier(self, pipe: PipeState, descriptor: int) -> None:
         """What follows on the pipe starts when everything before has ended."""
         issue = self.now
         if pipe.leaves[0] > issue:
             issue = self._place(pipe)
-        self.now = issue + self.spec.sync_cycles
+        self.now = issue + self._say
         if pipe.parked:
             park(pipe, Command("barrier", issue, self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN), ()))
             return
         arrival = issue if issue > pipe.ready else pipe.ready
-        leave = pipe.pass_by(pipe.last)
-        if leave < issue:
-            leave = pipe.pass_by(issue)
+        leave = arrival if arrival > pipe.last else pipe.last
+        pipe.ready = leave
         pipe.leaves.append(leave)
         if self.syncs:
             self._row(descriptor, issue, arrival, leave)
         if self._order is not None:
             self._order.barrier(pipe.number)
-        self.effects.barrier(pipe.number)
+        if self._tell is not None:
+            self._tell.barrier(pipe.number)
 
     def barrier_all(self, descriptor: int) -> None:
         """Drain every pipe and S's stores; S waits."""
@@ -255,7 +281,7 @@ class Core:
             pipe.pass_by(over)
             pipe.leaves.append(over)
         self._sync_row(descriptor, issue, issue, over)
-        self.now = over + self.spec.sync_cycles
+        self.now = over + self._say
         if self._order is not None:
             self._order.barrier_all()
         self.effects.drain()
@@ -280,17 +306,17 @@ class Core:
                 self._resume(pipe, command)
 
     def _resume_wait(self, pipe: PipeState, command: Command) -> bool:
-        key, known, site = command.what
-        raised = self.flags.take(key, max(command.issue, pipe.ready))
+        flag, known, site = command.what
+        arrival = max(command.issue, pipe.ready)
+        raised = flag.take(arrival, self._bit)
         if raised is None:
             return False
-        arrival = max(command.issue, pipe.ready)
-        leave = pipe.pass_by(max(arrival, raised.cycle))
+        leave = pipe.pass_by(max(arrival, raised[0]))
         pipe.leaves.append(leave)
         self._settle(command.row, arrival, leave)
         if command.row != NO_ROW:
-            self._cells[command.row * CELLS + 4] = raised.row
-        self._waited(key, command.row, site, known)
+            self._cells[command.row * CELLS + ROW_FIRST] = raised[1]
+        self._waited(flag, command.row, site, known)
         return True
 
     def _resume(self, pipe: PipeState, command: Command) -> None:
@@ -300,7 +326,7 @@ class Core:
             pipe.leaves.append(start)
             self._settle(command.row, start, end)
             if move is not None:
-                self.effects.op(pipe.number, Effect(start, end, command.row, *move))
+                self.effects.op(pipe.number, (start, end, command.row, *move))
             if self._order is not None:
                 self._order.op(pipe.number, command.row, reads, writes, known)
         elif command.kind == "barrier":
@@ -310,13 +336,14 @@ class Core:
             self._settle(command.row, arrival, leave)
             if self._order is not None:
                 self._order.barrier(pipe.number)
-            self.effects.barrier(pipe.number)
+            if self._tell is not None:
+                self._tell.barrier(pipe.number)
         else:
-            key, known = command.what
+            flag, known = command.what
             leave = pipe.pass_by(command.issue)
             pipe.leaves.append(leave)
             self._settle(command.row, leave, max(leave, pipe.last))
-            self._raise(key, max(leave, pipe.last), command.row, known)
+            self._raise(flag, max(leave, pipe.last), command.row, known)
 
     def fail_if_parked(self) -> NoReturn | None:
         """The body has returned: a pipe that still waits never ends."""
@@ -324,3 +351,8 @@ class Core:
         if stuck:
             raise Stuck(f"the kernel's body has returned, but {', '.join(stuck)} never end{'s' if len(stuck) == 1 else ''}")
         return None
+
+
+def lost_sets(flag: Flag) -> str:
+    """What to add to a report about a Wait for this flag."""
+    return f"; {flag.lost} Sets of it were lost by run-ahead, while it was still up" if flag.lost else ""

@@ -217,7 +217,7 @@ class Launch:
         self._ends[core_number] = core.end
         self.cycles = max(self.cycles, core.end)
         self.high_water = max(self.high_water, asc.high_water)
-        self._calls_left = asc.calls_left
+        self._calls_left = max(self._calls_left - asc.calls, 1)
         if judges is not None:
             self._footprints.append(judges.footprint)
 
@@ -233,8 +233,8 @@ class Launch:
         if judges is None:
             return []
         judges.shadow.end_of_block(tuple(judges.memories.values()))
-        for place, count in judges.races.idle_waits.items():
-            message = f"the Wait at {self.log.site(place)} orders nothing that was not in order already; leave the pair out"
+        for descriptor, count in judges.races.idle_waits.items():
+            message = f"the Wait at {self.log.site(self.log.descriptors[descriptor].site)} orders nothing that was not in order already; leave the pair out"
             self.notes.append(Hazard("redundant-flag", message, count=count, replay=self._replay))
         found = [*judges.races.findings(), *judges.shadow.findings(), *asc.findings]
         known = {_lines(hazard) for hazard in self.findings}

@@ -18,53 +18,49 @@ from pytest_kernbench.simulator.memory.dtypes import Array
 
 NEVER = 2**62
 Key = tuple[int, int, int]  # source pipe, target pipe, id
+SYNCS = ("set", "wait", "barrier")
 PRIORITIES = tuple(permutations(range(4)))  # of S's stores and the three pipes
 
 
-class Effect(NamedTuple):
-    """What an op does to memory: `compute(*args)` writes its last argument in place.
+# What an op does to memory: start, end, number in the order of issue, compute, args, index, folded.
+# `compute(*args)` writes its last argument in place. `index`: for each argument the elements it is about, None for all
+# of it; None if that is so for every argument. `folded`: all repeats write the elements of the first one, one by one.
+# A plain tuple: one is made for every op.
+Effect = tuple[int, int, int, Callable[..., Any], tuple[Any, ...], tuple[Any, ...] | None, bool]
 
-    `index`: for each argument the elements it is about, None for all of it; None if that is so for every argument.
-    `folded`: repeats all write the elements of the first one, each after the other.
-    """
 
-    start: int
-    end: int
-    number: int  # in the order of issue
-    compute: Callable[..., Any]
-    args: tuple[Any, ...]
-    index: tuple[Any, ...] | None = None
-    folded: bool = False
+def perform(effect: Effect) -> None:
+    """Read, compute, write."""
+    _, _, _, compute, args, index, _ = effect
+    if index is None:
+        compute(*args)
+    else:
+        target, where, result = begin(effect)
+        target[where] = result
 
-    def perform(self) -> None:
-        """Read, compute, write."""
-        if self.index is None:
-            self.compute(*self.args)
-        else:
-            target, where, result = self.begin()
-            target[where] = result
 
-    def begin(self) -> tuple[Array, Any, Array]:
-        """Read and compute: the target, which elements of it, and their values."""
-        *sources, target = self.args
-        if self.index is None:
-            result = target.copy()
-            self.compute(*sources, result)
-            return target, ..., result
-        *picks, where = self.index
-        sources = [each if pick is None else each[pick] for each, pick in zip(sources, picks, strict=True)]
-        if self.folded:
-            return target, where[0], self._fold(sources, target[where[0]])
-        result = target[... if where is None else where].copy()
-        self.compute(*sources, result)
-        return target, ... if where is None else where, result
+def begin(effect: Effect) -> tuple[Array, Any, Array]:
+    """Read and compute: the target, which elements of it, and their values."""
+    _, _, _, compute, (*sources, target), index, folded = effect
+    if index is None:
+        result = target.copy()
+        compute(*sources, result)
+        return target, ..., result
+    *picks, where = index
+    sources = [each if pick is None else each[pick] for each, pick in zip(sources, picks, strict=True)]
+    if folded:
+        return target, where[0], _fold(compute, sources[0], target[where[0]])
+    where = ... if where is None else where
+    result = target[where].copy()
+    compute(*sources, result)
+    return target, where, result
 
-    def _fold(self, sources: Sequence[Array], total: Array) -> Array:
-        """Every repeat of the first source onto the total (facts 2.6: dst overlaps src1, its repeat stride is 0)."""
-        lanes = len(total)
-        for values in sources[0].reshape(-1, lanes):
-            self.compute(values, total, total)
-        return total
+
+def _fold(compute: Callable[..., Any], values: Array, total: Array) -> Array:
+    """Every repeat of the first source onto the total (facts 2.6: dst overlaps src1, its repeat stride is 0)."""
+    for each in values.reshape(-1, len(total)):
+        compute(each, total, total)
+    return total
 
 
 class Store(NamedTuple):
@@ -81,6 +77,8 @@ class Store(NamedTuple):
 
 class Effects(Protocol):
     """What the core tells of its commands, in the order of issue, and asks of memory."""
+
+    needs_syncs: bool  # whether it wants to hear of flags and barriers
 
     def op(self, pipe: int, effect: Effect) -> None:
         """A pipe's op whose times are known."""
@@ -115,6 +113,8 @@ def overlay(value: Any, lo: int, hi: int, stores: Sequence[Store]) -> Any:
 class Timed:
     """Effects in order of time. Ops that overlap with nothing are done whole, which is nearly all of them."""
 
+    needs_syncs = False  # the times say it all
+
     def __init__(self) -> None:
         self._queues: tuple[deque[Effect], ...] = (deque(), deque(), deque())
         self._flying: list[tuple[int, int, Array, Any, Any]] = []  # end, number, target, elements, values
@@ -124,10 +124,10 @@ class Timed:
     def op(self, pipe: int, effect: Effect) -> None:
         queue = self._queues[pipe - 1]
         queue.append(effect)
-        if effect.start < self._due:
-            self._due = effect.start
+        if effect[0] < self._due:
+            self._due = effect[0]
         if len(queue) > 96:
-            self.reach(queue[48].start)  # of a queue of 32 places, at most 32 have not started yet
+            self.reach(queue[48][0])  # of a queue of 32 places, at most 32 have not started yet
 
     def store(self, store: Store) -> None:
         heappush(self._flying, (store.land, store.number, store.target, store.index, store.value))
@@ -147,12 +147,12 @@ class Timed:
         return overlay(value, lo, hi, stores) if stores else value  # type: ignore[arg-type]
 
     def flag_set(self, key: Key) -> None:
-        """Times say it already."""
+        """Not needed."""
 
     flag_wait = flag_set
 
     def barrier(self, pipe: int) -> None:
-        """Times say it already."""
+        """Not needed."""
 
     def drain(self) -> None:
         self.reach(NEVER - 1)
@@ -164,7 +164,7 @@ class Timed:
             queue, start, other = queues[0], NEVER, NEVER
             for each in queues:
                 if each:
-                    begins = each[0].start
+                    begins = each[0][0]
                     if begins < start:
                         queue, start, other = each, begins, start
                     elif begins < other:
@@ -185,18 +185,17 @@ class Timed:
         """Ops of one queue, while nothing else happens; the last one may be left half done."""
         while queue:
             effect = queue[0]
-            start, end = effect.start, effect.end
+            start, end, number, compute, args, index, _ = effect
             if start > until:
                 return
-            if end > until or (len(queue) > 1 and queue[1].start < end):
-                queue.popleft()
-                heappush(self._flying, (end, effect.number, *effect.begin()))
-                return
             queue.popleft()
-            if effect.index is None:
-                effect.compute(*effect.args)
+            if end > until or (queue and queue[0][0] < end):
+                heappush(self._flying, (end, number, *begin(effect)))
+                return
+            if index is None:
+                compute(*args)
             else:
-                effect.perform()
+                perform(effect)
 
 
 class Starved:
@@ -205,6 +204,8 @@ class Starved:
     Ops that nothing orders end in the reverse of their issue, when a barrier, a flag or S needs their end. S's stores
     are a pipe of their own here, in order.
     """
+
+    needs_syncs = True
 
     def __init__(self, seed: int, depth: int) -> None:
         self._order = PRIORITIES[seed % len(PRIORITIES)]
@@ -254,7 +255,7 @@ class Starved:
         if not queue:
             return False
         command = queue[0]
-        if isinstance(command, Effect | Store):
+        if command[0] not in SYNCS:
             self._begun[pipe].append(command)
         elif command[0] == "wait":
             if not self._up[command[1]]:
@@ -272,5 +273,5 @@ class Starved:
             if isinstance(each, Store):
                 each.target[each.index] = each.value
             else:
-                each.perform()
+                perform(each)
         self._begun[pipe].clear()

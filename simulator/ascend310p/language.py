@@ -68,6 +68,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         super().__init__(*args, **given)
         self.cache = ScalarCache(self.spec)
         self.ids = {}
+        self._said = {}
         self.queue_keys = set()
         self.high_water = 0
         self._owners = {}
@@ -149,10 +150,10 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def hand_over(self, key: Key, frame: FrameType) -> None:
         """The taking pipe waits for a queue's flag, whose id is free again."""
-        self.wait_key(key, frame)
+        self.lower_flag(self.said_flag(key), frame)
         self.queue_keys.discard(key)
         event = f"{PIPES[key[0]]}_{PIPES[key[1]]}"
-        self.ids[HardEvent[event]][key[2]] = False  # type: ignore[misc]
+        self.ids[HardEvent[event]][key[2]] = False
 
     def fresh(self, lo: int, hi: int) -> None:
         """Bytes of UB have a new owner."""
@@ -181,10 +182,11 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
             self._left_plans()
 
     def _left_flags(self) -> None:
-        for key, count in self.core.flags.outstanding.items():
+        for key, flag in self.core.flags.items():
+            count = flag.outstanding
             if count > 0 and key not in self.queue_keys:
-                where = self.log.site(self.log.descriptors[self.core.flags.last_set[key]].site)
-                fact = f"{self.name} ended with {self.key_name(key)} set {count} time{'s' * (count > 1)} and not waited for, last at {where}"
+                where = self.log.site(self.log.descriptors[flag.last_set].site)
+                fact = f"{self.name} ended with {flag.name} set {count} time{'s' * (count > 1)} and not waited for, last at {where}"
                 message = f"{fact}; it releases a Wait of the next kernel: say WaitFlag, or do not set it"
                 self.findings.append(Hazard("unpaired-flag", message, count=count, replay=self._replay))
 

@@ -160,11 +160,11 @@ class TQue:
         events = EVENTS[self.position]
         if events is None:
             return None
-        event: Any = HardEvent[events[which]]  # type: ignore[misc]
+        event = HardEvent[events[which]]
         number = self._asc.take_id(event, "EnQue" if which == 0 else "FreeTensor", frame)
         key = (*event.value, number)
         self._asc.queue_keys.add(key)
-        self._asc.raise_key(key, frame)
+        self._asc.raise_flag(self._asc.said_flag(key), frame)
         return key
 
     def _own(self, tensor: Any, call: str, frame: FrameType) -> Buffer:

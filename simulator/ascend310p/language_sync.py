@@ -7,23 +7,24 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import sys
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.effects import Key
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
-from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, EventID, HardEvent, Pipe
+from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, Event, EventID, HardEvent, Pipe
 
 SET, WAIT, BARRIER, BARRIER_ALL = "SetFlag", "WaitFlag", "PipeBarrier", "PipeBarrier<ALL>"
 
 
-class TQueSync:
+class Sync:
     """`asc.TQueSync(PIPE_S, PIPE_V)`: a flag from the first pipe to the second; ids are those of SetFlag."""
 
     __slots__ = ("_asc", "_event")
 
-    def __init__(self, asc: SyncCalls, event: Any) -> None:
+    def __init__(self, asc: SyncCalls, event: Event) -> None:
         self._asc = asc
         self._event = event
 
@@ -36,10 +37,25 @@ class TQueSync:
         self._asc.wait_flag(self._event, id, sys._getframe(1))
 
 
+class SaidFlag:
+    """A flag and the rows that the log has for its Sets and Waits."""
+
+    __slots__ = ("flag", "set_rows", "wait_rows")
+
+    def __init__(self, flag: Any, set_rows: Any, wait_rows: Any) -> None:
+        self.flag = flag
+        self.set_rows = set_rows
+        self.wait_rows = wait_rows
+
+
+V_V = SaidFlag(None, None, None)
+
+
 class SyncCalls(Speech):
     """What puts ops in order."""
 
-    ids: dict[Any, list[bool]]  # of each HardEvent, which ids are allocated
+    _said: dict[tuple[Event, int], SaidFlag]
+    ids: dict[Event, list[bool]]  # of each HardEvent, which ids are allocated
     queue_keys: set[Key]  # flags that queues have set and not waited for
 
     # Barriers
@@ -60,29 +76,26 @@ class SyncCalls(Speech):
 
     def _barrier(self, pipe: Pipe, frame: FrameType) -> None:
         core = self.core
-        descriptor = self._descriptor(self._sync_rows(BARRIER, pipe), frame)
+        descriptor = self._descriptor(self._barrier_rows(BARRIER, pipe), frame)
         try:
             core.barrier(core.pipes[pipe], descriptor)
         except Stuck as reason:
             self.stuck(reason, frame)
 
     def _barrier_all(self, frame: FrameType) -> None:
-        descriptor = self._descriptor(self._sync_rows(BARRIER_ALL, 0), frame)
-        double = [key for key, count in self.core.flags.outstanding.items() if count > 1]
+        descriptor = self._descriptor(self._barrier_rows(BARRIER_ALL, 0), frame)
+        double = [flag for flag in self.core.flags.values() if flag.outstanding > 1]
         try:
             if double:
-                raise Stuck(f"a barrier on all pipes hangs while {self.key_name(double[0])} is set twice")
+                raise Stuck(f"a barrier on all pipes hangs while {double[0].name} is set twice")
             self.core.barrier_all(descriptor)
         except Stuck as reason:
             self.stuck(reason, frame)
 
-    def _sync_rows(self, name: str, unit: int, key: Key | None = None) -> Rows:
-        found = self._rows.get((name, unit, key))
+    def _barrier_rows(self, name: str, unit: int) -> Rows:
+        found = self._rows.get((name, unit))
         if found is None:
-            said, shape = name, ()
-            if key is not None:
-                said, shape = f"{name}<{PIPES[key[0]]}_{PIPES[key[1]]}>", (key[2],)  # type: ignore[assignment]
-            found = self._rows[name, unit, key] = Rows(unit, said, shape, waits=name == WAIT)
+            found = self._rows[name, unit] = Rows(unit, name)
         return found  # type: ignore[no-any-return]
 
     # Flags
@@ -95,79 +108,86 @@ class SyncCalls(Speech):
         """Hold the flag's target pipe until it is up; the n-th Wait of a flag pairs with its n-th Set."""
         self.wait_flag(event, id, sys._getframe(1))
 
-    def TQueSync(self, source: Any, target: Any) -> TQueSync:
+    def TQueSync(self, source: Any, target: Any) -> Sync:
         """The flag from one pipe to another."""
         frame = sys._getframe(1)
         for each in (source, target):
-            if not isinstance(each, int) or not 0 <= each <= 3:
-                self.refuse(frame, "bad-parameter", "TQueSync", f"pipe is {each!r}", "give asc.PIPE_S, PIPE_V, PIPE_MTE2 or PIPE_MTE3")
+            if type(each) is not Pipe or each is Pipe.ALL:
+                remedy = "give asc.PIPE_S, PIPE_V, PIPE_MTE2 or PIPE_MTE3"
+                self.refuse(frame, "bad-parameter", "TQueSync", f"pipe is {each!r}", remedy)
         if source == target:
             fact = f"both ends are PIPE_{PIPES[source]}"
             self.refuse(frame, "unsupported", "TQueSync", fact, "on one pipe say PipeBarrier")
-        return TQueSync(self, HardEvent[f"{PIPES[source]}_{PIPES[target]}"])  # type: ignore[arg-type]
+        return Sync(self, HardEvent[f"{PIPES[source]}_{PIPES[target]}"])
 
     def set_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """SetFlag, said in `frame`."""
-        key = self._key(event, id, SET, frame)
-        if key is None:
+        said = self._said.get((event, id)) if type(id) is int else None
+        if said is None:
+            said = self._say_flag(event, id, SET, frame)
+        if said is V_V:
             self._barrier(Pipe.V, frame)
-            return
-        self.raise_key(key, frame)
+        else:
+            self.raise_flag(said, frame)
 
-    def raise_key(self, key: Key, frame: FrameType) -> None:
+    def raise_flag(self, said: SaidFlag, frame: FrameType) -> None:
         """A Set, of a queue's or by hand; set twice without a Wait between is a finding, judged in the order of issue."""
-        flags = self.core.flags
-        count = flags.outstanding.get(key, 0) + 1
-        flags.outstanding[key] = count
-        descriptor = self._descriptor(self._sync_rows(SET, key[0], key), frame)
-        flags.last_set[key] = descriptor
-        if count > 1:
-            fact = f"{self.key_name(key)} is set {count} times, and no Wait was said in between"
+        flag = said.flag
+        flag.outstanding += 1
+        descriptor = self._descriptor(said.set_rows, frame)
+        flag.last_set = descriptor
+        if flag.outstanding > 1:
+            fact = f"{flag.name} is set {flag.outstanding} times, and no Wait was said in between"
             self.found(frame, "double-flag", SET, fact, "pair every Set with one Wait, or use another id; PIPE_ALL hangs now")
         try:
-            self.core.flag_set(key, descriptor)
+            self.core.flag_set(flag, descriptor)
         except Stuck as reason:
             self.stuck(reason, frame)
 
     def wait_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """WaitFlag, said in `frame`."""
-        key = self._key(event, id, WAIT, frame)
-        if key is not None:
-            self.wait_key(key, frame)
+        said = self._said.get((event, id)) if type(id) is int else None
+        if said is None:
+            said = self._say_flag(event, id, WAIT, frame)
+        if said is not V_V:
+            self.lower_flag(said, frame)
 
-    def wait_key(self, key: Key, frame: FrameType) -> None:
-        flags = self.core.flags
-        flags.outstanding[key] = flags.outstanding.get(key, 0) - 1
-        descriptor = self._descriptor(self._sync_rows(WAIT, key[1], key), frame)
+    def lower_flag(self, said: SaidFlag, frame: FrameType) -> None:
+        """A Wait, of a queue's or by hand."""
+        said.flag.outstanding -= 1
+        descriptor = self._descriptor(said.wait_rows, frame)
         try:
-            self.core.flag_wait(key, descriptor, self.log.descriptors[descriptor].site)
+            self.core.flag_wait(said.flag, descriptor, descriptor)
         except Stuck as reason:
-            self._stuck_at_wait(key, reason, frame)
+            self.stuck(reason, frame)
 
-    def _stuck_at_wait(self, key: Key, reason: Stuck, frame: FrameType) -> None:
-        self.stuck(Stuck(f"{reason}: {self.key_name(key)}{self._never(key)}"), frame)
+    def said_flag(self, key: Key) -> SaidFlag:
+        """A flag with the rows of its Sets and Waits."""
+        name = f"{PIPES[key[0]]}_{PIPES[key[1]]}"
+        rows = [
+            self.shared((what, key), partial(Rows, key[side], f"{what}<{name}>", (key[2],), waits=what == WAIT))
+            for side, what in enumerate((SET, WAIT))
+        ]
+        return SaidFlag(self.core.flag(key), *rows)
 
-    def _key(self, event: Any, id: Any, call: str, frame: FrameType) -> Key | None:
-        """The flag that is meant; None for V_V, which is a barrier."""
-        known = self._rows.get((event, id)) if type(id) is int else None
-        if known is not None:
-            return known  # type: ignore[no-any-return]
-        if not isinstance(event, HardEvent):
-            self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", "use asc.HardEvent, such as MTE2_V")
+    def _say_flag(self, event: Any, id: Any, call: str, frame: FrameType) -> SaidFlag:
+        """The flag that is meant, its id checked; `V_V` for the event that is a barrier."""
+        if not isinstance(event, Event):
+            remedy = "use asc.HardEvent, such as MTE2_V"
+            self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", remedy)
         number = self.whole(id, -(2**31), 2**31, "eventID", call, frame)
         if not 0 <= number < self.spec.event_ids:
             fact = f"eventID {number} must be in [0, {self.spec.event_ids})"
             self.refuse(frame, "event-id", call, fact, "take one from AllocEventID or FetchEventID")
         source, target = event.value
-        if event.name == "V_V":
-            return None
-        key = (source, target, number)
-        if number >= self.spec.hand_event_ids and not isinstance(id, EventID):
+        by_hand = number >= self.spec.hand_event_ids and not isinstance(id, EventID)
+        if by_hand:
             fact = f"eventID {number} by hand: 6 is the system's, 7 the queues'"
             self.found(frame, "reserved-flag", call, fact, f"use 0..{self.spec.hand_event_ids - 1}, or AllocEventID")
-        elif type(id) is int:
-            self._rows[event, id] = key
-        return key
+        said = V_V if source == target else self.said_flag((source, target, number))
+        if not by_hand and type(id) is int:
+            self._said[event, id] = said
+        return said
 
     # Ids
 
@@ -187,7 +207,7 @@ class SyncCalls(Speech):
         frame = sys._getframe(1)
         free = self._free_id(event, "FetchEventID", frame)
         key = (*event.value, free)
-        if self.core.flags.outstanding.get(key, 0) > 0:
+        if self.core.flag(key).outstanding > 0:
             fact = f"it gives id {free} of {event.name} again, which is set and not waited for"
             self.found(frame, "event-id", "FetchEventID", fact, "say the Wait of the first pair before, or use AllocEventID")
         return EventID(free)
@@ -203,7 +223,7 @@ class SyncCalls(Speech):
         self.ids[event][number] = False
 
     def _free_id(self, event: Any, call: str, frame: FrameType, needed: bool = True) -> int:
-        if not isinstance(event, HardEvent):
+        if not isinstance(event, Event):
             self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", "use asc.HardEvent")
         marks = self.ids.setdefault(event, [False] * self.spec.event_ids)
         if needed and all(marks):

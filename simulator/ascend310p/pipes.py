@@ -6,6 +6,7 @@ A pipe takes commands in order; its queue has `depth` places, and a command leav
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pytest_kernbench.simulator.ascend310p.effects import NEVER, Key
@@ -50,46 +51,37 @@ class PipeState:
         return self.ready
 
 
-class Raised(NamedTuple):
-    """A Set: when its flag is up, and its row."""
+class Flag:
+    """The n-th Set pairs with the n-th Wait. `outstanding`: Sets less Waits, in the order of issue."""
 
-    cycle: int
-    row: int
+    __slots__ = ("key", "last_set", "lost", "outstanding", "raised", "source", "taken", "target")
 
+    def __init__(self, key: Key, pipes: Sequence[PipeState]) -> None:
+        self.key = key
+        self.source = pipes[key[0]]
+        self.target = pipes[key[1]]
+        self.raised: deque[tuple[int, int]] = deque()  # when it is up, and the row of its Set
+        self.outstanding = 0
+        self.last_set = NO_ROW  # descriptor of the newest Set
+        self.taken = -1
+        self.lost = 0  # Sets of a flag that was up (flag_model "bit")
 
-class Flags:
-    """The n-th Set of a key pairs with the n-th Wait. `outstanding`: Sets less Waits, in the order of issue."""
+    @property
+    def name(self) -> str:
+        """In the vendor's words."""
+        return f"{self.source.name}_{self.target.name} id {self.key[2]}"
 
-    def __init__(self, bit: bool) -> None:
-        self._bit = bit
-        self._raised: dict[Key, deque[Raised]] = {}
-        self._taken: dict[Key, int] = {}
-        self.outstanding: dict[Key, int] = {}
-        self.last_set: dict[Key, Any] = {}  # site of the newest Set
-        self.lost: dict[Key, int] = {}  # Sets of a flag that was up (flag_model "bit")
-
-    def raise_flag(self, key: Key, cycle: int, row: int) -> bool:
-        """The flag goes up; whether it counts."""
-        if self._bit and cycle < self._taken.get(key, -1):
-            self.lost[key] = self.lost.get(key, 0) + 1
-            return False
-        queue = self._raised.get(key)
-        if queue is None:
-            queue = self._raised[key] = deque()
-        queue.append(Raised(cycle, row))
-        return True
-
-    def take(self, key: Key, arrival: int) -> Raised | None:
+    def take(self, arrival: int, bit: bool) -> tuple[int, int] | None:
         """The Set that a Wait arriving at `arrival` pairs with; None if it has not been issued."""
-        queue = self._raised.get(key)
-        if not queue:
+        raised = self.raised
+        if not raised:
             return None
-        found = queue.popleft()
-        if self._bit:
-            self._taken[key] = consumed = max(arrival, found.cycle)
-            while queue and queue[0].cycle < consumed:
-                queue.popleft()
-                self.lost[key] = self.lost.get(key, 0) + 1
+        found = raised.popleft()
+        if bit:
+            self.taken = consumed = max(arrival, found[0])
+            while raised and raised[0][0] < consumed:
+                raised.popleft()
+                self.lost += 1
         return found
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-from pytest_kernbench.simulator.ascend310p.core import Core, Stuck
-from pytest_kernbench.simulator.ascend310p.effects import Key
+from pytest_kernbench.simulator.ascend310p.core import Core, Stuck, lost_sets
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.tensors import Tensor
 from pytest_kernbench.simulator.ascend310p.timing import Ascend310pTiming
@@ -27,6 +26,7 @@ from pytest_kernbench.simulator.ops.compact import CompactLog, Descriptor
 
 Spans = tuple[tuple[int, int], ...]
 T = TypeVar("T")
+CALLS_BETWEEN_LOOKS = 1024
 
 
 class Judges:
@@ -71,7 +71,9 @@ class Speech:
         self._block = block
         self._blocks = blocks
         self._replay = replay
-        self.calls_left = max_ops
+        self._most_calls = max_ops
+        self._countdown = 0  # to the next look at the limits
+        self.calls = 0  # counted when the limits were looked at
         self._max_cycles = max_cycles
         self._region = 0
         self._given_place: int | None = None
@@ -103,9 +105,9 @@ class Speech:
 
     def _descriptor(self, rows: Rows, frame: FrameType) -> int:
         """The descriptor of a row of this kind, said in `frame`; every call passes here once."""
-        self.calls_left -= 1
-        if self.calls_left < 0 or self.core.now > self._max_cycles:
-            self._endless(frame)
+        self._countdown -= 1
+        if self._countdown < 0:
+            self._check_limits(frame)
         code = frame.f_code
         # The log keeps the code object, so its id stays its own.
         place = (id(code), frame.f_lasti, self._region) if self._given_place is None else (-1, self._given_place, self._region)
@@ -154,10 +156,15 @@ class Speech:
     def name(self) -> str:
         return f"block{self._block}"
 
-    def _endless(self, frame: FrameType) -> NoReturn:
-        where = self.log.site(self._place(frame))
-        fact = f"{self.name} is at cycle {self.core.now} at {where}: more than max_ops calls or max_cycles cycles"
-        raise LivelockError(Hazard("livelock", f"{fact}; mend the loop, or raise the limit", replay=self._replay))
+    def _check_limits(self, frame: FrameType) -> None:
+        """Every so many calls: has the kernel said more, or run longer, than it may?"""
+        if self.calls >= self._most_calls or self.core.now > self._max_cycles:
+            where = self.log.site(self._place(frame))
+            fact = f"{self.name} is at cycle {self.core.now} at {where}: max_ops {self._most_calls} calls, max_cycles {self._max_cycles}"
+            raise LivelockError(Hazard("livelock", f"{fact}; mend the loop, or raise the limit", replay=self._replay))
+        more = min(CALLS_BETWEEN_LOOKS, self._most_calls - self.calls)
+        self.calls += more
+        self._countdown = more - 1
 
     def stuck(self, reason: Stuck, frame: FrameType | None = None) -> NoReturn:
         """The core cannot go on: which pipes wait for which flags, since which line."""
@@ -165,24 +172,15 @@ class Speech:
         lines = [f"{self.name} cannot go on {where}: {reason}"]
         for pipe in self.core.pipes:
             if pipe.parked:
-                key, _, place = pipe.parked[0].what
-                behind = len(pipe.parked) - 1
+                flag, _, descriptor = pipe.parked[0].what
                 lines.append(
-                    f"  {pipe.name} waits for {self.key_name(key)} since {self.log.site(place)}, "
-                    f"{behind} commands behind it{self._never(key)}"
+                    f"  {pipe.name} waits for {flag.name} since {self.log.site(self.log.descriptors[descriptor].site)}, "
+                    f"{len(pipe.parked) - 1} commands behind it{lost_sets(flag)}"
                 )
-        double = [key for key, count in self.core.flags.outstanding.items() if count > 1]
-        lines += [f"  {self.key_name(key)} is set {self.core.flags.outstanding[key]} times" for key in double]
+        double = [flag for flag in self.core.flags.values() if flag.outstanding > 1]
+        lines += [f"  {flag.name} is set {flag.outstanding} times" for flag in double]
         lines.append("  set every flag that is waited for, once, before the Wait")
         raise DeadlockError(Hazard("deadlock", "\n".join(lines), replay=self._replay))
-
-    def _never(self, key: Key) -> str:
-        lost = self.core.flags.lost.get(key, 0)
-        return f"; {lost} Sets of it were lost by run-ahead, while it was still up" if lost else ""
-
-    def key_name(self, key: Key) -> str:
-        """A flag in the vendor's words."""
-        return f"{PIPES[key[0]]}_{PIPES[key[1]]} id {key[2]}"
 
     # Arguments
 

@@ -5,6 +5,7 @@ Values only; nothing here knows a core. PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -59,11 +60,40 @@ class TPosition(Enum):
     VECCALC = "VECCALC"
 
 
-HardEvent = Enum(  # type: ignore[misc]  # functional on purpose: every ordered pair of pipes
-    "HardEvent",
-    {f"{source}_{target}": (a, b) for a, source in enumerate(PIPES) for b, target in enumerate(PIPES) if source != target}
-    | {"V_V": (1, 1)},
-)
+class Event:
+    """An ordered pair of pipes; there is one object of each."""
+
+    __slots__ = ("name", "value")
+
+    def __init__(self, source: int, target: int) -> None:
+        self.name = f"{PIPES[source]}_{PIPES[target]}"
+        self.value = (source, target)
+
+    def __repr__(self) -> str:
+        return f"HardEvent.{self.name}"
+
+
+class HardEvents:
+    """`HardEvent.MTE2_V`, or by name `HardEvent["MTE2_V"]`; V_V is a barrier in disguise."""
+
+    def __init__(self) -> None:
+        pairs = [(a, b) for a in range(len(PIPES)) for b in range(len(PIPES)) if a != b or PIPES[a] == "V"]
+        self._events = {event.name: event for event in (Event(*pair) for pair in pairs)}
+
+    def __getattr__(self, name: str) -> Event:
+        try:
+            return self._events[name]
+        except KeyError:
+            raise AttributeError(f"310P has no event {name}; it has {', '.join(self._events)}") from None
+
+    def __getitem__(self, name: str) -> Event:
+        return self._events[name]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events.values())
+
+
+HardEvent = HardEvents()
 
 
 class RoundMode(Enum):

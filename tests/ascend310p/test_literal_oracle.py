@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from pytest_kernbench.simulator.ascend310p import device
 from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
-from pytest_kernbench.simulator.ascend310p.effects import Effect
-from pytest_kernbench.simulator.ascend310p.pipes import Flags
+from pytest_kernbench.simulator.ascend310p.effects import begin
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.errors import DeadlockError
 from pytest_kernbench.simulator.ops.compact import CELLS
@@ -34,6 +33,13 @@ class LiteralPipe:
         self.name, self.parked = str(number), ()
 
 
+class LiteralFlag:
+    """What the language keeps of a flag."""
+
+    def __init__(self, key: Any) -> None:
+        self.key, self.outstanding, self.last_set, self.name = key, 0, -1, str(key)
+
+
 class LiteralCore:
     """The interface of `Core`, by events. S is whoever calls: it lets events happen up to its own time."""
 
@@ -41,7 +47,7 @@ class LiteralCore:
         assert order is None and extra is None and syncs
         self.spec, self.log, self.now, self.time = spec, log, start, start
         self.pipes = [LiteralPipe(number) for number in range(4)]
-        self.flags = Flags(bit=False)  # only `outstanding` and `last_set`, which the language keeps
+        self.flags: dict[Any, Any] = {}
         self.up: Counter[Any] = Counter()
         self.raisers: dict[Any, deque[int]] = {}
         self.heap: list[Any] = []
@@ -112,7 +118,7 @@ class LiteralCore:
         pipe.last = max(pipe.last, end)
         self.cell(row, 2, self.time)
         self.cell(row, 3, end)
-        self.at(end, ENDS, row, self.finish, pipe, Effect(self.time, end, row, *move).begin())
+        self.at(end, ENDS, row, self.finish, pipe, begin((self.time, end, row, *move)))
 
     def finish(self, pipe: LiteralPipe, written: Any) -> None:
         target, where, values = written
@@ -147,7 +153,11 @@ class LiteralCore:
     def barrier(self, pipe: Any, descriptor: int) -> None:
         self.submit(pipe, descriptor, "barrier", None)
 
-    def flag_set(self, key: Any, descriptor: int) -> None:
+    def flag(self, key: Any) -> LiteralFlag:
+        return self.flags.setdefault(key, LiteralFlag(key))
+
+    def flag_set(self, flag: Any, descriptor: int) -> None:
+        key = flag.key
         if key[0]:
             self.submit(self.pipes[key[0]], descriptor, "set", key)
             return
@@ -155,7 +165,8 @@ class LiteralCore:
         self.at(max(self.now, self.landed), RAISES, row, self.raise_flag, key, row)
         self.now += 1
 
-    def flag_wait(self, key: Any, descriptor: int, site: int) -> None:
+    def flag_wait(self, flag: Any, descriptor: int, site: int) -> None:
+        key = flag.key
         if key[1]:
             self.submit(self.pipes[key[1]], descriptor, "wait", key)
             return
