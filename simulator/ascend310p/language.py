@@ -69,9 +69,11 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self.cache = ScalarCache(self.spec)
         self.ids = {}
         self._said = {}
+        self._prepared = {}
         self.queue_keys = set()
         self.high_water = 0
         self._owners = {}
+        self.prepare_scalar()
         self._pipe: TPipe | None = None
         self._live: Counter[TPosition] = Counter()
 

@@ -22,6 +22,15 @@ class ScalarCalls(Speech):
     """What the scalar unit does to memory."""
 
     cache: ScalarCache
+    _ub_cycles: int
+    _get_rows: dict[int, Rows]  # by size of the element
+    _set_rows: dict[int, Rows]
+
+    def prepare_scalar(self) -> None:
+        """Rows and cost of what is said most often."""
+        self._ub_cycles = self.spec.scalar_ub_cycles
+        self._get_rows = {size: self._scalar_rows("GetValue", "UB", size) for size in (1, 2, 4, 8)}
+        self._set_rows = {size: self._scalar_rows("SetValue", "UB", size) for size in (1, 2, 4, 8)}
 
     # UB
 
@@ -31,9 +40,8 @@ class ScalarCalls(Speech):
             index = self._index(tensor, index, "GetValue", frame)
         kind = tensor.type
         lo = tensor.lo + index * kind.size
-        rows = self._rows.get(("GetValue", kind.size)) or self._scalar_rows("GetValue", "UB", kind.size)
-        cycles = self.spec.scalar_ub_cycles
-        value = self.core.load(self._descriptor(rows, frame), cycles, lo, tensor.cells, index, lo, lo + kind.size)
+        descriptor = self._descriptor(self._get_rows[kind.size], frame)
+        value = self.core.load(descriptor, self._ub_cycles, lo, tensor.cells, index, lo, lo + kind.size)
         judges = self._judges
         if judges is not None and (judges.shadow.suspicious or judges.ub.valid.find(0, lo, lo + kind.size) >= 0):
             row = len(self.log) - 1
@@ -46,10 +54,10 @@ class ScalarCalls(Speech):
             index = self._index(tensor, index, "SetValue", frame)
         kind = tensor.type
         lo = tensor.lo + index * kind.size
-        rows = self._rows.get(("SetValue", kind.size)) or self._scalar_rows("SetValue", "UB", kind.size)
-        value = self._element(kind, value, frame)
-        cycles = self.spec.scalar_ub_cycles
-        self.core.store(self._descriptor(rows, frame), cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+        if type(value) is not kind.numpy.type:
+            value = self._element(kind, value, frame)
+        descriptor = self._descriptor(self._set_rows[kind.size], frame)
+        self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
         if self._judges is not None:
             self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
 

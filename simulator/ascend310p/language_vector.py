@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.geometry import Access, Mask, dense, lanes, overlapping, stepped, strided
-from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
+from pytest_kernbench.simulator.ascend310p.speech import Rows, Spans, Speech
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import (
     CMPMODE,
@@ -47,6 +47,9 @@ WIDENING = ("Axpy", "MulAddDst")  # float target, half sources
 IN_PLACE = frozenset(WIDENING)
 ACCUMULATING = ("Add", "Sub", "Mul", "Max", "Min")
 MOST_REPEATS, MOST_STRIDE, MOST_REDUCED_STRIDE = 255, 255, 65_535
+LONG = 4096
+VALID = b"\x01" * LONG
+MOST_PREPARED = 16_384
 Types = tuple[ElementType, ...]
 How = tuple[Any, ...]
 
@@ -56,7 +59,7 @@ class VectorPlan:
 
     __slots__ = (
         "alignment", "compute", "dense", "dst", "folded", "in_place", "index", "latency", "name", "need", "occupancy",
-        "rows", "scalar", "sources", "types", "workspace",
+        "rows", "scalar", "scalar_type", "sources", "types", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +75,7 @@ class VectorPlan:
         self.need = (dst.need, *(each.need for each in sources))
         self.occupancy, self.latency = cost
         self.scalar = scalar
+        self.scalar_type = types[-1].numpy.type  # of a scalar that needs no conversion
         self.alignment = alignment  # of the target
         self.in_place = name in IN_PLACE
         self.workspace = workspace  # the last source is room to work in: written, and nobody knows what with
@@ -84,6 +88,17 @@ class VectorPlan:
         reads = tuple(spans[1:] + (spans[:1] if self.in_place else []))
         work = max(dst.count, *(each.count for each in sources)) if sources else dst.count
         self.rows = Rows(Pipe.V, name, shape, work=work, occupancy=cost[0], reads=reads, writes=(spans[0],))
+
+
+class Prepared(NamedTuple):
+    """A call on certain views. `dubious`: its operands have a finding, which is made each time."""
+
+    plan: VectorPlan
+    offsets: tuple[int, int, int, int]
+    args: tuple[Any, ...] | None
+    reads: Spans
+    writes: Spans
+    dubious: bool
 
 
 class VectorCalls(Speech):
@@ -250,152 +265,154 @@ class VectorCalls(Speech):
 
     # One call
 
+    _prepared: dict[Any, Prepared]
+
     def _vector(
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
     ) -> None:
         try:
-            if len(sources) == 1:
-                key: Any = (name, how, dst.type, sources[0].type)
-            elif len(sources) == 2:
-                key = (name, how, dst.type, sources[0].type, sources[1].type)
-            else:
-                key = (name, how, dst.type, *[each.type for each in sources])
-            plan = self._rows.get(key)
-        except (AttributeError, TypeError):
-            how, key, plan = self._careful(name, dst, sources, how, frame)
-        if plan is None:
-            plan = self._rows[key] = self._plan(name, how, key[2:], scalar, frame)
-        need = plan.need
-        at = dst.lo
-        misaligned = at & 31 if plan.alignment == 32 else at % plan.alignment
-        short = dst.size < need[0]
-        number = 0
-        for each in sources:
-            number += 1
-            misaligned |= each.lo & 31
-            if each.size < need[number]:
-                short = True
-        if short or misaligned:
+            said = self._prepared.get((name, how, dst, sources))
+        except TypeError:  # a mask as a list
+            said = None
+        if said is None:
+            said = self._prepare(name, dst, sources, scalar, how, frame)
+        plan = said.plan
+        args = said.args
+        if plan.scalar is not None:
+            value = scalar if type(scalar) is plan.scalar_type else plan.scalar(scalar)
+            if args is not None:
+                args = (*args[:-1], value, args[-1])
+        if said.dubious:
             self._check_operands(plan, dst, sources, frame)
-        value = scalar if plan.scalar is None else plan.scalar(scalar)
-        self._issue_vector(plan, dst, sources, value, frame)
+            self._check_overlap(plan, dst, sources, frame)
+        core = self.core
+        descriptor = self._descriptor(plan.rows, frame)
+        move = None if args is None else (plan.compute, args, plan.index, plan.folded)
+        reads, writes = said.reads, said.writes
+        try:
+            row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, said.offsets, move, reads, writes)
+        except Stuck as reason:
+            self.stuck(reason, frame)
+        judges = self._judges
+        if judges is None:
+            return
+        if judges.shadow.suspicious or plan.workspace:
+            self._judge(row, plan, dst, sources, writes)
+            return
+        valid = judges.ub.valid
+        for lo, hi in reads:
+            if valid.find(0, lo, hi) >= 0:
+                judges.shadow.read(judges.ub, row, lo, hi, 0, row in judges.races.racy_rows)
+        for lo, hi in writes:
+            valid[lo:hi] = VALID[: hi - lo] if hi - lo <= LONG else b"\x01" * (hi - lo)
 
-    def _issue_vector(
-        self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], value: Any, frame: FrameType
-    ) -> None:
-        types, at = plan.types, dst.lo
-        if plan.dense:
-            reads = tuple([(s.lo, s.lo + a.need * s.type.size) for s, a in zip(sources, plan.sources, strict=True)])
-            writes = ((at, at + plan.dst.need * types[0].size),)
-        else:
-            reads = tuple([(s.lo + lo, s.lo + hi) for s, a in zip(sources, plan.sources, strict=True) for lo, hi in a.ranges])
-            writes = tuple([(at + lo, at + hi) for lo, hi in plan.dst.ranges])
+    def _prepare(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> Prepared:
+        """What does not change when the same call comes again with the same views."""
+        for each in (dst, *sources):
+            if not isinstance(each, LocalTensor):
+                fact = f"an operand is a {type(each).__name__}"
+                self.refuse(frame, "bad-parameter", name, fact, "vector instructions take LocalTensors, in UB")
+        if isinstance(how[0], list):
+            how = (tuple(how[0]), *how[1:])
+        types = (dst.type, *[each.type for each in sources])
+        try:
+            plan = self.shared((name, how, types), lambda: self._plan(name, how, types, scalar, frame))
+        except TypeError:
+            remedy = "give numbers and the vendor's parameter structs"
+            self.refuse(frame, "bad-parameter", name, f"arguments {how!r}", remedy)
+        dubious = self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
+        if dubious:
+            self._check_operands(plan, dst, sources, frame)  # what cannot go on at all ends here
+        said = self._prepared_call(plan, dst, sources, dubious)
+        if len(self._prepared) >= MOST_PREPARED:
+            self._prepared.clear()
+        self._prepared[name, how, dst, sources] = said
+        return said
+
+    def _prepared_call(
+        self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], dubious: bool
+    ) -> Prepared:
+        at = dst.lo
+        reads = tuple([(s.lo + lo, s.lo + hi) for s, a in zip(sources, plan.sources, strict=True) for lo, hi in a.ranges])
+        writes = tuple([(at + lo, at + hi) for lo, hi in plan.dst.ranges])
         offsets = [each.lo for each in sources]
         if plan.in_place:
             reads += writes
             offsets.append(at)
-        offsets.append(at)
         if plan.workspace:
             reads, writes = reads[:-1], (reads[-1], *writes)
-        judges = self._judges
-        if judges is not None:
-            self._check_overlap(plan, dst, sources, frame)
-        move = None if self.ub is None else self._move(plan, dst, sources, value)
-        a, b, c, d = (*offsets, 0, 0, 0)[:4]
-        core = self.core
-        descriptor = self._descriptor(plan.rows, frame)
-        try:
-            row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, (a, b, c, d), move, reads, writes)
-        except Stuck as reason:
-            self.stuck(reason, frame)
-        if judges is not None:
-            self._judge(row, plan, dst, sources, reads, writes)
+        args = None
+        if self.ub is not None:
+            needs = zip((*sources, dst), (*plan.need[1:], plan.need[0]), strict=True)
+            args = tuple([tensor.cells[:need] for tensor, need in needs])
+        a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
+        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious)
 
-    def _move(self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], value: Any) -> tuple[Any, ...]:
-        """The op's effect: views of the operands, made once for each tensor and count."""
-        args = []
-        for tensor, need in zip((*sources, dst), (*plan.need[1:], plan.need[0]), strict=True):
-            view = tensor.views.get(need)
-            if view is None:
-                view = tensor.views[need] = tensor.cells[:need]
-            args.append(view)
-        if plan.scalar is not None:
-            args.insert(-1, value)
-        return plan.compute, tuple(args), plan.index, plan.folded
-
-    def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, reads: Any, writes: Any) -> None:
-        """Validity of what is read, and who writes."""
+    def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
+        """Validity of what is read and by whom, and who writes."""
         judges = self._judges
         assert judges is not None
         ub, shadow = judges.ub, judges.shadow
-        if shadow.suspicious:
-            racy = row in judges.races.racy_rows
-            read = sources[:-1] if plan.workspace else (*sources, dst) if plan.in_place else sources
-            for tensor, access in zip(read, (*plan.sources, plan.dst), strict=False):
-                for lo, hi in access.ranges:
-                    shadow.read(ub, row, tensor.lo + lo, tensor.lo + hi, tensor.owner, racy)
-            for lo, hi in writes:
-                shadow.write(ub, lo, hi, dst.owner)
-            return
-        valid = ub.valid
-        for lo, hi in reads:
-            if valid.find(0, lo, hi) >= 0:
-                shadow.read(ub, row, lo, hi, 0, row in judges.races.racy_rows)
+        racy = row in judges.races.racy_rows
+        read = sources[:-1] if plan.workspace else (*sources, dst) if plan.in_place else sources
+        for tensor, access in zip(read, (*plan.sources, plan.dst), strict=False):
+            for lo, hi in access.ranges:
+                shadow.read(ub, row, tensor.lo + lo, tensor.lo + hi, tensor.owner, racy)
         for lo, hi in writes:
-            valid[lo:hi] = b"\x01" * (hi - lo)
+            shadow.write(ub, lo, hi, dst.owner)
         if plan.workspace:
             shadow.forget(ub, *writes[0])
 
     # Checks of operands
 
-    def _careful(self, name: str, dst: Any, sources: Any, how: How, frame: FrameType) -> tuple[How, Any, Any]:
-        """Not tensors, or a mask as a list."""
-        for each in (dst, *sources):
-            if not isinstance(each, LocalTensor):
-                fact = f"an operand is a {type(each).__name__}"
-                self.refuse(frame, "bad-parameter", name, fact, "vector instructions take LocalTensors, in UB")
-        mask, *rest = how
-        if isinstance(mask, list | tuple):
-            mask = tuple(mask)
-        how = (mask, *rest)
-        key = (name, how, dst.type, *[each.type for each in sources])
-        try:
-            return how, key, self._rows.get(key)
-        except TypeError:
-            self.refuse(frame, "bad-parameter", name, f"arguments {how!r}", "give numbers and the vendor's parameter structs")
-
-    def _check_operands(self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType) -> None:
+    def _check_operands(
+        self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType | None
+    ) -> bool:
+        """Whether an operand is too short or not aligned; with a frame, say so there."""
+        dubious = False
         for number, tensor in enumerate((dst, *sources)):
-            who = "dst" if number == 0 else f"src{number - 1}" if len(sources) > 1 else "src"
-            if tensor.size < plan.need[number]:
-                fact = f"{who} has {tensor.size} elements, the call takes {plan.need[number]}"
-                self.refuse(frame, "out-of-bounds", plan.name, fact, "lower the count or the repeats, or take more of the buffer")
             wanted = plan.alignment if number == 0 else 32
-            self.aligned(tensor, wanted, who, plan.name, frame)
+            if tensor.size < plan.need[number] or tensor.lo % wanted:
+                dubious = True
+                if frame is not None:
+                    who = "dst" if number == 0 else f"src{number - 1}" if len(sources) > 1 else "src"
+                    self._complain(plan, tensor, plan.need[number], wanted, who, frame)
+        return dubious
 
-    def aligned(self, tensor: LocalTensor, wanted: int, who: str, call: str, frame: FrameType) -> None:
-        """UB operands start at a block of 32 bytes; `alignment="relaxed"` lets a whole element pass with a finding."""
+    def _complain(
+        self, plan: VectorPlan, tensor: LocalTensor, need: int, wanted: int, who: str, frame: FrameType
+    ) -> None:
+        if tensor.size < need:
+            fact = f"{who} has {tensor.size} elements, the call takes {need}"
+            remedy = "lower the count or the repeats, or take more of the buffer"
+            self.refuse(frame, "out-of-bounds", plan.name, fact, remedy)
         if tensor.lo % wanted == 0:
             return
         fact = f"{who} starts at byte {tensor.lo} of UB, which is {tensor.lo % wanted} past a multiple of {wanted}"
         remedy = "offsets of [] count elements, those of GetWithOffset bytes: pad rows to 32 bytes"
         if self.spec.alignment == "strict" or tensor.lo % tensor.type.size:
-            self.refuse(frame, "misaligned", call, fact, remedy)
-        self.found(frame, "misaligned", call, fact, remedy)
+            self.refuse(frame, "misaligned", plan.name, fact, remedy)
+        self.found(frame, "misaligned", plan.name, fact, remedy)
 
-    def _check_overlap(self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType) -> None:
-        """Operands overlap exactly or not at all; repeats may pile up on a target that is src1."""
-        at, end = dst.lo, dst.lo + plan.need[0] * plan.types[0].size
+    def _check_overlap(
+        self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType | None
+    ) -> bool:
+        """Whether operands overlap neither exactly nor not at all; with a frame, say so there."""
+        at, dubious = dst.lo, False
         for number, tensor in enumerate(sources):
-            lo = tensor.lo
-            if lo >= end or at >= lo + plan.need[number + 1] * tensor.type.size:
-                continue
             access = plan.sources[number]
-            if lo == at and access.ranges == plan.dst.ranges and tensor.type.size == dst.type.size:
+            same = tensor.lo == at and tensor.type.size == dst.type.size
+            if same and (access.ranges == plan.dst.ranges or plan.folded):
                 continue
-            if overlapping(plan.dst.ranges, access.ranges, lo - at):
-                fact = f"dst UB[{at}:{end}] and src{number} from {lo} on overlap in part"
-                self.found(frame, "illegal-overlap", plan.name, fact, "give the result bytes of its own, or exactly the source's")
+            if overlapping(plan.dst.ranges, access.ranges, tensor.lo - at):
+                dubious = True
+                if frame is not None:
+                    fact = f"dst from UB[{at}] and src{number} from UB[{tensor.lo}] on overlap in part"
+                    remedy = "give the result bytes of its own, or exactly the source's"
+                    self.found(frame, "illegal-overlap", plan.name, fact, remedy)
+        return dubious
 
     # Plans
 
@@ -457,14 +474,11 @@ class VectorCalls(Speech):
     def _scalar_of(self, name: str, types: Types, frame: FrameType) -> Callable[[Any], Any]:
         """How the scalar of a call is rounded: to the type of the source; Axpy's product is exact."""
         kind = types[-1].numpy.type
-        exact = name == "Axpy"
-
         def convert(value: Any) -> Any:
             try:
-                rounded = kind(value)
+                return kind(value)
             except (TypeError, ValueError, OverflowError):
                 self.refuse(frame, "bad-parameter", name, f"the scalar is {value!r}", f"give a number that {types[-1]} holds")
-            return np.float64(rounded) if exact else rounded
 
         return convert
 
