@@ -181,7 +181,7 @@ class SyncCalls(Speech):
             self.refuse(frame, "event-id", call, fact, "take one from AllocEventID or FetchEventID")
         source, target = event.value
         by_hand = number >= self.spec.hand_event_ids and not isinstance(id, EventID)
-        if by_hand:
+        if by_hand and call == SET:
             fact = f"eventID {number} by hand: 6 is the system's, 7 the queues'"
             self.found(frame, "reserved-flag", call, fact, f"use 0..{self.spec.hand_event_ids - 1}, or AllocEventID")
         said = V_V if source == target else self.said_flag((source, target, number))

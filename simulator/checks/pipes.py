@@ -2,8 +2,8 @@
 
 Pipe 0 is the scalar unit: what it has waited for, and its finished loads, come before all it issues; its posted stores
 reach another pipe only through a flag of its own or a barrier on all. Never from timestamps. Exact to the byte, under
-one rule of forgetting: of an earlier access that a later one of the same kind and pipe covers, or a later write that
-is ordered after it, the later one stands. PYTEST_DONT_REWRITE
+one rule of forgetting: of an earlier access that a later one of the same kind and pipe covers, or a later conflicting
+one that is ordered after it, the later one stands. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERBS = {"race-raw": ("writes", "reads"), "race-war": ("reads", "overwrites"), "
 
 
 class Touch(NamedTuple):
-    """Epoch of a pipe's access, its row, and what a write knew."""
+    """Epoch of a pipe's access, its row, and what the pipe knew."""
 
     epoch: int
     row: int
@@ -125,10 +125,13 @@ class PipeRaceChecker(Observer):
         epoch = self._epochs[pipe] + 1
         self._epochs[pipe] = epoch
         clock = self._issued(pipe, known)
+        touch = Touch(epoch, row, tuple(clock))
         for lo, hi in reads:
-            self._read(pipe, epoch, row, clock, lo, hi)
-        for lo, hi in writes:
-            self._write(pipe, epoch, row, clock, lo, hi)
+            self._look_before_read(pipe, epoch, clock, lo, hi)
+        for lo, hi in writes:  # before its own reads stand for those of ops that this one overwrites
+            self._write(pipe, touch, clock, lo, hi)
+        for lo, hi in reads:
+            self._note_read(pipe, touch, lo, hi)
         if self._racing:
             self._report(row)
 
@@ -151,23 +154,29 @@ class PipeRaceChecker(Observer):
         clock = self._known[0]
         clock[0] = self._epochs[0]
         self._epochs[0] += 1
-        self._write(0, self._epochs[0], row, clock, lo, hi)
+        self._write(0, Touch(self._epochs[0], row, tuple(clock)), clock, lo, hi)
         clock[0] = self._epochs[0]
         if self._racing:
             self._report(row)
 
-    def _read(self, pipe: int, epoch: int, row: int, clock: Known, lo: int, hi: int) -> None:
+    def _look_before_read(self, pipe: int, epoch: int, clock: Known, lo: int, hi: int) -> None:
         shift, buckets = (FINE, self._fine) if lo < self._memory else (COARSE, self._coarse)
-        touch = Touch(epoch, row, ())
+        c0, c1, c2, c3 = clock
+        for place in range(lo >> shift, ((hi - 1) >> shift) + 1):
+            bucket = buckets.get(place)
+            if bucket is not None:
+                w0, w1, w2, w3 = bucket.newest_writes
+                if w0 > c0 or w1 > c1 or w2 > c2 or w3 > c3:
+                    self._look(bucket, bucket.writes, "race-raw", pipe, epoch, clock, *_clip(place, shift, lo, hi))
+
+    def _note_read(self, pipe: int, touch: Touch, lo: int, hi: int) -> None:
+        shift, buckets = (FINE, self._fine) if lo < self._memory else (COARSE, self._coarse)
         for place in range(lo >> shift, ((hi - 1) >> shift) + 1):
             bucket = buckets.get(place)
             if bucket is None:
                 bucket = buckets[place] = Bucket()
-            w0, w1, w2, w3 = bucket.newest_writes
-            if w0 > clock[0] or w1 > clock[1] or w2 > clock[2] or w3 > clock[3]:
-                self._look(bucket, bucket.writes, "race-raw", pipe, epoch, clock, *_clip(place, shift, lo, hi))
             bucket.reads[lo, hi, pipe] = touch
-            bucket.newest_reads[pipe] = epoch
+            bucket.newest_reads[pipe] = touch.epoch
             if lo < bucket.lo:
                 bucket.lo = lo
             if hi > bucket.hi:
@@ -175,9 +184,9 @@ class PipeRaceChecker(Observer):
             if len(bucket.reads) > bucket.room:
                 self._forget(bucket)
 
-    def _write(self, pipe: int, epoch: int, row: int, clock: Known, lo: int, hi: int) -> None:
+    def _write(self, pipe: int, touch: Touch, clock: Known, lo: int, hi: int) -> None:
         shift, buckets = (FINE, self._fine) if lo < self._memory else (COARSE, self._coarse)
-        touch = Touch(epoch, row, tuple(clock))
+        epoch = touch.epoch
         for place in range(lo >> shift, ((hi - 1) >> shift) + 1):
             bucket = buckets.get(place)
             if bucket is None:
@@ -224,7 +233,7 @@ class PipeRaceChecker(Observer):
         for (first, last, other), touch in entries.items():
             if touch.epoch <= clock[other] or first >= hi or last <= lo or (other == pipe and touch.epoch == epoch):
                 continue
-            bare = _without([(max(first, lo), min(last, hi))], _later(bucket, entries, other, touch, pipe, epoch))
+            bare = _without([(max(first, lo), min(last, hi))], _later(bucket, kind, other, touch, pipe, epoch))
             if bare:
                 earlier = self._racing.get(touch.row)
                 if earlier is None or RANK[kind] > RANK[earlier[0]]:
@@ -256,14 +265,18 @@ def _clip(place: int, shift: int, lo: int, hi: int) -> tuple[int, int]:
     return max(lo, place << shift), min(hi, (place + 1) << shift)
 
 
-def _later(
-    bucket: Bucket, entries: Entries, pipe: int, touch: Touch, reader: int, epoch: int
-) -> list[tuple[int, int]]:
-    """Bytes of accesses that stand for `touch`: newer ones of its kind and pipe, and writes ordered after it."""
-    found = [(lo, hi) for (lo, hi, p), each in entries.items()
+def _later(bucket: Bucket, kind: str, pipe: int, touch: Touch, reader: int, epoch: int) -> list[tuple[int, int]]:
+    """Bytes of accesses that stand for `touch`: newer ones of its kind and pipe, and what is ordered after it.
+
+    Of what is ordered after it, a read stands for a write only before another write, which races with the read as well.
+    """
+    own = bucket.reads if kind == "race-war" else bucket.writes
+    after = (bucket.writes, bucket.reads) if kind == "race-waw" else (bucket.writes,)
+    found = [(lo, hi) for (lo, hi, p), each in own.items()
              if p == pipe and each.epoch > touch.epoch and not (p == reader and each.epoch == epoch)]  # fmt: skip
-    found += [(lo, hi) for (lo, hi, p), each in bucket.writes.items()
-              if each.known[pipe] >= touch.epoch and not (p == reader and each.epoch == epoch)]  # fmt: skip
+    for entries in after:
+        found += [(lo, hi) for (lo, hi, p), each in entries.items()
+                  if each.known[pipe] >= touch.epoch and not (p == reader and each.epoch == epoch)]  # fmt: skip
     return found
 
 
