@@ -18,7 +18,7 @@ import numpy as np
 from pytest_kernbench.simulator.errors import LaunchError
 
 MOST_AXES = 32  # numpy's, in its oldest version that is supported
-RESERVED = ("scratch", "slot")  # what the log calls bytes that are no tensor's
+RESERVED = ("scratch", "slot", "UB")  # what the log calls bytes that are no tensor's
 
 
 def whole(value: object) -> int | None:
@@ -66,7 +66,7 @@ def tensor_name(value: object) -> str:
     """`value` if it can name a tensor."""
     if not isinstance(value, str) or not is_name(value) or value in RESERVED:
         raise LaunchError(
-            f"tensor name {value!r}: wants a printable string; {' and '.join(map(repr, RESERVED))} name other bytes"
+            f"tensor name {value!r}: wants a printable string; {', '.join(map(repr, RESERVED))} name other bytes"
         )
     return value
 

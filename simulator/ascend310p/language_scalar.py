@@ -64,7 +64,7 @@ class ScalarCalls(Speech):
     def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
         """Rows of one element; those of GM are told apart by tensor and by whether the cache had the line."""
         span = ((self.log.labels.id(label), size),)
-        sides = {"reads": span} if name == "GetValue" else {"writes": span}
+        sides: dict[str, Any] = {"reads": span} if name == "GetValue" else {"writes": span, "occupancy": self.spec.sync_cycles}
         key = (name, size) if hit is None else (name, label, size, hit)
         return self.shared(key, lambda: Rows(Pipe.S, name, bytes=size, **sides))
 

@@ -95,7 +95,7 @@ class SyncCalls(Speech):
     def _barrier_rows(self, name: str, unit: int) -> Rows:
         found = self._rows.get((name, unit))
         if found is None:
-            found = self._rows[name, unit] = Rows(unit, name)
+            found = self._rows[name, unit] = Rows(unit, name, occupancy=0)
         return found  # type: ignore[no-any-return]
 
     # Flags
@@ -165,7 +165,7 @@ class SyncCalls(Speech):
         """A flag with the rows of its Sets and Waits."""
         name = f"{PIPES[key[0]]}_{PIPES[key[1]]}"
         rows = [
-            self.shared((what, key), partial(Rows, key[side], f"{what}<{name}>", (key[2],), waits=what == WAIT))
+            self.shared((what, key), partial(Rows, key[side], f"{what}<{name}>", (key[2],), occupancy=0, waits=what == WAIT))
             for side, what in enumerate((SET, WAIT))
         ]
         return SaidFlag(self.core.flag(key), *rows)
