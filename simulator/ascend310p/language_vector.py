@@ -83,7 +83,8 @@ class VectorPlan:
         all_dense = dst.index is None and all(each.index is None for each in sources)
         self.dense = all_dense
         extra = () if scalar is None else (None,)
-        self.index = None if all_dense else (*(each.index for each in sources), *extra, dst.index)
+        flat = [None if each.index is None else each.index.reshape(-1) for each in sources]
+        self.index = None if all_dense else (*flat, *extra, _target(dst))
         spans = [(labels, access.need * kind.size) for access, kind in zip((dst, *sources), types, strict=True)]
         reads = tuple(spans[1:] + (spans[:1] if self.in_place else []))
         work = max(dst.count, *(each.count for each in sources)) if sources else dst.count
@@ -585,3 +586,8 @@ class VectorCalls(Speech):
         sources = (mask, values, values)[: len(types) - 1]
         convert = None if len(types) == 4 else data.numpy.type
         return VectorPlan(name, vector.select, types, sources, values, cost, label, scalar=convert, shape=(count,))
+
+
+def _target(dst: Access) -> Any:
+    """Elements of the target, all repeats in a row; repeat by repeat if they pile up."""
+    return dst.index if dst.index is None or dst.repeated else dst.index.reshape(-1)

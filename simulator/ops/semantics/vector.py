@@ -57,15 +57,15 @@ BINARY: dict[str, Compute] = {
     "Sub": np.subtract,
     "Mul": np.multiply,
     "Div": np.divide,
-    "Max": np.maximum,
-    "Min": np.minimum,
+    "Max": lambda one, other, out: np.maximum(one, other, out=out),
+    "Min": lambda one, other, out: np.minimum(one, other, out=out),
     "MulAddDst": muladddst,
 }
 SCALAR: dict[str, Compute] = {
     "Adds": np.add,
     "Muls": np.multiply,
-    "Maxs": np.maximum,
-    "Mins": np.minimum,
+    "Maxs": lambda values, scalar, out: np.maximum(values, scalar, out=out),
+    "Mins": lambda values, scalar, out: np.minimum(values, scalar, out=out),
     "Axpy": axpy,
 }
 UNARY: dict[str, Compute] = {
@@ -75,7 +75,7 @@ UNARY: dict[str, Compute] = {
     "Rsqrt": _rounded_once(lambda values: reciprocal(np.sqrt(values))),
     "Reciprocal": _rounded_once(reciprocal),
     "Abs": np.absolute,
-    "Relu": lambda values, out: np.maximum(values, values.dtype.type(0), out),
+    "Relu": lambda values, out: np.maximum(values, values.dtype.type(0), out=out),
 }
 COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "LT": np.less,
