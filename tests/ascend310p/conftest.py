@@ -88,6 +88,6 @@ def ub(launch: Callable[..., Outcome]) -> Callable[..., Any]:
             pipe.InitBuffer(buf, n * kind.size)
             body(asc, buf.Get(kind))
 
-        return launch(kernel, **how)
+        return launch(kernel, **{"data": True, **how})
 
     return run
