@@ -324,8 +324,6 @@ class VectorCalls(Speech):
             remedy = "give numbers and the vendor's parameter structs"
             self.refuse(frame, "bad-parameter", name, f"arguments {how!r}", remedy)
         dubious = self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
-        if dubious:
-            self._check_operands(plan, dst, sources, frame)  # what cannot go on at all ends here
         said = self._prepared_call(plan, dst, sources, dubious)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()

@@ -274,6 +274,7 @@ def outcome(kernel: Kernel, mended: bool, schedule: str, seed: int) -> tuple[lis
     return [hazard.kind for hazard in run.hazards], run.array("y")
 
 
+@pytest.mark.adr("0310", "3.4", "3.5", "3.11")
 @pytest.mark.parametrize("kernel", FAULTS, ids=lambda kernel: kernel.__name__)
 def test_a_fault_is_found_once_under_every_schedule(kernel: Kernel) -> None:
     for schedule, seed in SCHEDULES:
@@ -281,6 +282,7 @@ def test_a_fault_is_found_once_under_every_schedule(kernel: Kernel) -> None:
         assert kinds == FAULTS[kernel], (schedule, seed)
 
 
+@pytest.mark.adr("0310", "3.11")
 @pytest.mark.parametrize("kernel", FAULTS, ids=lambda kernel: kernel.__name__)
 def test_the_mended_kernel_is_clean_and_the_same_under_every_schedule(kernel: Kernel) -> None:
     usual = None

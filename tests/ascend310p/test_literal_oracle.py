@@ -299,6 +299,7 @@ def outcome(program: Any, depth: int) -> Any:
     return run.cycles, run.log.table().tolist(), run.array("o").tobytes()
 
 
+@pytest.mark.adr("0310", "3.1")
 @pytest.mark.parametrize("depth", [2, 32])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs())

@@ -8,6 +8,7 @@ conflicting one that is ordered after it, the later one stands.
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -190,6 +191,7 @@ def stands_for(
     return False
 
 
+@pytest.mark.adr("0310", "3.5")
 @settings(max_examples=60, deadline=None)
 @given(program=commands())
 def test_every_pair_that_nothing_orders_is_found_and_no_other(program: list[Command]) -> None:

@@ -81,6 +81,7 @@ def test_a_source(name: str, twin: Any, dtype: str) -> None:
     assert np.array_equal(got, twin(a.astype(np.float64)).astype(dtype))
 
 
+@pytest.mark.adr("0310", "1.2")
 def test_a_half_scalar_is_rounded_before_it_multiplies() -> None:
     a = np.full(128, 2048.0, np.float16)
     got = one_op(lambda asc, o, x: asc.Muls(o, x, 1.0004, 128), [a], np.zeros_like(a))
@@ -89,6 +90,7 @@ def test_a_half_scalar_is_rounded_before_it_multiplies() -> None:
     assert (got == 2050).all()
 
 
+@pytest.mark.adr("0310", "1.2")
 @pytest.mark.parametrize(("kind", "source"), [("float32", "float32"), ("float16", "float16"), ("float32", "float16")])
 def test_fused_forms_round_once(kind: str, source: str) -> None:
     a, b, c = numbers(source), numbers(source), numbers(kind)
@@ -109,6 +111,7 @@ def test_a_fused_form_is_not_a_product_and_a_sum() -> None:
 # Masks, repeats, strides
 
 
+@pytest.mark.adr("0310", "5.4")
 @pytest.mark.parametrize("mask", [1, 37, 64, 500, [0b1011, 0], (1 << 63, 0)])
 def test_lanes_that_are_masked_off_keep_their_value(mask: Any) -> None:
     a = numbers("float32", 256)
@@ -134,6 +137,7 @@ def test_a_source_with_stride_0_is_read_again() -> None:
     assert np.array_equal(got, (a.reshape(4, 64) * b).reshape(-1))
 
 
+@pytest.mark.adr("0310", "5.4")
 def test_repeats_pile_up_on_a_target_that_is_src1_one_after_the_other() -> None:
     a = numbers("float32", 256)
     start = numbers("float32", 64)
@@ -164,6 +168,7 @@ def test_an_access_is_its_lanes_and_its_exact_bytes(lanes: Any, repeats: int, bl
 # Casts
 
 
+@pytest.mark.adr("0310", "1.2")
 @pytest.mark.parametrize(
     ("source", "target", "mode"), [(*pair, mode) for pair, modes in casts.MODES.items() for mode in modes]
 )
@@ -203,6 +208,7 @@ def test_odd_rounding_is_towards_zero_with_the_last_bit_set_if_anything_was_lost
     assert (near | (np.abs(x) > 65504)).all()
 
 
+@pytest.mark.adr("0310", "1.2")
 def test_integers_saturate() -> None:
     a = np.array([60000, -60000, np.nan, np.inf] * 16, np.float16)
     got = one_op(lambda asc, o, x: asc.Cast(o, x, asc.RoundMode.CAST_RINT, 64), [a], np.zeros(64, np.int16))
@@ -220,6 +226,7 @@ def tree(values: Any) -> Any:
     return tree([values[2 * at] + values[2 * at + 1] for at in range(half)])
 
 
+@pytest.mark.adr("0310", "1.2")
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 64), ("float16", 128)])
 def test_sums_are_trees_over_adjacent_pairs(dtype: str, width: int) -> None:
     a = numbers(dtype, 2 * width)
@@ -300,6 +307,7 @@ REFUSED: list[tuple[str, str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.adr("0310", "1.4")
 @pytest.mark.parametrize(("kind", "words", "say"), REFUSED, ids=[f"{kind}: {words}" for kind, words, _ in REFUSED])
 def test_what_the_chip_does_not_take_is_refused_with_numbers(kind: str, words: str, say: Any, refusal: Any) -> None:
     def kernel(*, asc: Any) -> None:

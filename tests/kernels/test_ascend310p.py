@@ -86,6 +86,7 @@ def test_results_are_right_and_nothing_is_found(case: Any) -> None:
     assert not run.hazards
 
 
+@pytest.mark.adr("0310", "3.11")
 @pytest.mark.parametrize("case", [softmax_case, rms_case, conv_case, pipeline_case], ids=lambda case: case.__name__)
 def test_no_schedule_changes_a_bit(case: Any) -> None:
     make_run, _ = case()
@@ -98,6 +99,7 @@ def test_a_run_without_data_has_the_same_log(case: Any) -> None:
     assert make_run(data=False, check=False).log.cells.tobytes() == make_run().log.cells.tobytes()
 
 
+@pytest.mark.adr("0310", "4.3")
 def test_two_buffers_overlap_copies_with_compute_and_one_does_not() -> None:
     one, two = pipeline_case(1)[0](), pipeline_case(2)[0]()
 
