@@ -314,7 +314,7 @@ def _other_summary(first: Run, again: Run) -> str | None:
 def assert_schedule_independent(
     make_run: Callable[..., Run], tensors: Collection[Any], seeds: Iterable[int] = range(5)
 ) -> None:
-    """Results have the same bits under the model's schedule, under jitter from each of `seeds`, and under every late order.
+    """Results have the same bits under the model's schedule, under jitter from each of `seeds`, under every late order.
 
     `make_run(schedule=..., seed=...)` makes everything anew, chip and tensors too, and returns a Run; `tensors` are
     those to compare, or their names. Raises AssertionError with schedule and seed, both values

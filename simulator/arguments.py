@@ -83,7 +83,7 @@ def array(what: str, values: Any) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 class Call(NamedTuple):
-    """A kernel and what it is called with, its language aside; `code` is where its lines are, `named` the arguments by name."""
+    """A kernel and its arguments, the language aside; `code` is where its lines are, `named` has arguments by name."""
 
     kernel: Callable[..., Any]
     name: str

@@ -49,7 +49,9 @@ class ScalarCache:
             return tensor.cells
         line = lo // self._line
         if hit and line in self._outdated:
-            fact = f"the line of byte {lo - _host(tensor).base} of {_host(tensor).name} was cached before a DMA wrote it"
+            fact = (
+                f"the line of byte {lo - _host(tensor).base} of {_host(tensor).name} was cached before a DMA wrote it"
+            )
             asc.found(frame, "stale-cache", "GetValue", fact, "DataCacheCleanAndInvalid the tensor after MTE3_S")
         if tensor.cells is None:
             return None
@@ -122,5 +124,3 @@ class ScalarCache:
 def _host(tensor: GlobalTensor) -> Tensor:
     assert tensor.tensor is not None
     return tensor.tensor
-
-

@@ -7,7 +7,7 @@ parked, and its commands get their times when the Set comes. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key, Store
 from pytest_kernbench.simulator.ascend310p.pipes import NO_ROW, Command, Flag, PipeState, park, unpark
@@ -134,7 +134,9 @@ class Core:
             order.op(pipe.number, row, reads, writes)
         return row
 
-    def load(self, descriptor: int, cycles: int, offset: int, target: Array | None, index: int, lo: int, hi: int) -> Any:
+    def load(
+        self, descriptor: int, cycles: int, offset: int, target: Array | None, index: int, lo: int, hi: int
+    ) -> Any:
         """GetValue: reads now, blocks for `cycles`; None if the run has no data."""
         now = self.now
         row = self._row(descriptor, now, now, now + cycles, offset)
@@ -345,12 +347,14 @@ class Core:
             self._settle(command.row, leave, max(leave, pipe.last))
             self._raise(flag, max(leave, pipe.last), command.row, known)
 
-    def fail_if_parked(self) -> NoReturn | None:
+    def fail_if_parked(self) -> None:
         """The body has returned: a pipe that still waits never ends."""
         stuck = [pipe.name for pipe in self.pipes if pipe.parked]
         if stuck:
-            raise Stuck(f"the kernel's body has returned, but {', '.join(stuck)} never end{'s' if len(stuck) == 1 else ''}")
-        return None
+            raise Stuck(
+                f"the kernel's body has returned, but {', '.join(stuck)} never end{'s' if len(stuck) == 1 else ''}"
+            )
+        return
 
 
 def lost_sets(flag: Flag) -> str:

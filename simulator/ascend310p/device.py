@@ -126,8 +126,8 @@ class Launch:
     """One run: its blocks in order, one log, one list of findings."""
 
     def __init__(
-        self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, schedule: str, seed: int,
-        data: bool, checked: bool, syncs: bool, max_cycles: int, max_ops: int,
+        self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, schedule: str,
+        seed: int, data: bool, checked: bool, syncs: bool, max_cycles: int, max_ops: int,
     ) -> None:  # fmt: skip
         self.spec = spec
         self.log = CompactLog()
@@ -206,8 +206,8 @@ class Launch:
         )  # fmt: skip
         ub = np.full(spec.ub_usable, POISON, np.uint8) if self._data else None
         asc = Asc(
-            spec, core, log, judges, ub, block=block, blocks=self._blocks, replay=self._replay, max_ops=self._calls_left,
-            max_cycles=self._max_cycles, rows=self._rows,
+            spec, core, log, judges, ub, block=block, blocks=self._blocks, replay=self._replay,
+            max_ops=self._calls_left, max_cycles=self._max_cycles, rows=self._rows,
         )  # fmt: skip
         try:
             self._call.kernel(*self._given(asc, self._call.args), asc=asc, **self._given_by_name(asc))
@@ -234,7 +234,8 @@ class Launch:
             return []
         judges.shadow.end_of_block(tuple(judges.memories.values()))
         for descriptor, count in judges.races.idle_waits.items():
-            message = f"the Wait at {self.log.site(self.log.descriptors[descriptor].site)} orders nothing that was not in order already; leave the pair out"
+            where = self.log.site(self.log.descriptors[descriptor].site)
+            message = f"the Wait at {where} orders nothing that was not in order already; leave the pair out"
             self.notes.append(Hazard("redundant-flag", message, count=count, replay=self._replay))
         found = [*judges.races.findings(), *judges.shadow.findings(), *asc.findings]
         known = {_lines(hazard) for hazard in self.findings}
@@ -255,7 +256,9 @@ class Launch:
             tensor = next(each for each in self._tensors.values() if each.base <= lo < each.base + each.nbytes)
             where = f"{tensor.name}[{lo - tensor.base}:{hi - tensor.base}] of GM"
         program = log.programs[log.program_of(row)]
-        return Involved(row, log.names.values[descriptor.name], log.units.values[descriptor.unit], program, where, log.site_of(row))
+        return Involved(
+            row, log.names.values[descriptor.name], log.units.values[descriptor.unit], program, where, log.site_of(row)
+        )
 
 
 @contextmanager

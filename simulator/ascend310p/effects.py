@@ -69,7 +69,7 @@ class Store(NamedTuple):
     land: int
     number: int
     target: Array
-    index: int
+    at: int
     value: Any
     lo: int
     hi: int
@@ -130,7 +130,7 @@ class Timed:
             self.reach(queue[48][0])  # of a queue of 32 places, at most 32 have not started yet
 
     def store(self, store: Store) -> None:
-        heappush(self._flying, (store.land, store.number, store.target, store.index, store.value))
+        heappush(self._flying, (store.land, store.number, store.target, store.at, store.value))
         self._stores.append(store)
         if store.land < self._due:
             self._due = store.land
@@ -144,7 +144,7 @@ class Timed:
         stores = self._stores
         while stores and stores[0].land <= now:
             stores.popleft()
-        return overlay(value, lo, hi, stores) if stores else value  # type: ignore[arg-type]
+        return overlay(value, lo, hi, stores) if stores else value
 
     def flag_set(self, key: Key) -> None:
         """Not needed."""
@@ -271,7 +271,7 @@ class Starved:
     def _end(self, pipe: int) -> None:
         for each in self._begun[pipe] if pipe == 0 else reversed(self._begun[pipe]):
             if isinstance(each, Store):
-                each.target[each.index] = each.value
+                each.target[each.at] = each.value
             else:
                 perform(each)
         self._begun[pipe].clear()

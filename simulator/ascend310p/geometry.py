@@ -16,15 +16,15 @@ Mask = int | tuple[int, int]
 
 
 class Access(NamedTuple):
-    """Elements of an operand, counted from its first: `index` [repeat, lane], or None for the `count` first ones.
+    """Of an operand, counted from its first: `elements` [repeat, lane], or None for the `total` first ones.
 
     `ranges` are the bytes, in order and merged; `need` is how many elements the tensor has to have.
     """
 
-    index: Indices | None
+    elements: Indices | None
     ranges: tuple[tuple[int, int], ...]
     need: int
-    count: int
+    total: int
     repeated: bool = False  # an element is touched by several repeats
 
 
@@ -44,9 +44,7 @@ def lanes(mask: Mask, per_repeat: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def strided(
-    selected: tuple[int, ...], repeats: int, block_stride: int, repeat_stride: int, itemsize: int
-) -> Access:
+def strided(selected: tuple[int, ...], repeats: int, block_stride: int, repeat_stride: int, itemsize: int) -> Access:
     """`repeats` times the lanes `selected`; strides in blocks of 32 bytes."""
     block = BLOCK // itemsize
     lane = np.array(selected, np.int64)

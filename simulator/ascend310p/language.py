@@ -11,16 +11,15 @@ from collections import Counter
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
-from pytest_kernbench.simulator.ascend310p import vocabulary
+from pytest_kernbench.simulator.ascend310p import language_queue, tensors, vocabulary
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
 from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.effects import Key
 from pytest_kernbench.simulator.ascend310p.language_copy import CopyCalls
-from pytest_kernbench.simulator.ascend310p.language_queue import FREE, TBuf, TPipe, TQue
+from pytest_kernbench.simulator.ascend310p.language_queue import FREE
 from pytest_kernbench.simulator.ascend310p.language_scalar import ScalarCalls
 from pytest_kernbench.simulator.ascend310p.language_sync import SyncCalls
-from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor
-from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, ElementType, HardEvent, Pipe, TPosition
+from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, ElementType, HardEvent, Pipe
 from pytest_kernbench.simulator.errors import Hazard
 
 CUBE = "the Cube is not modelled: KERNEL_TYPE_AIV_ONLY; loop vector instructions (Axpy a row)"
@@ -53,8 +52,8 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     int8_t, uint8_t, int16_t, uint16_t = vocabulary.int8, vocabulary.uint8, vocabulary.int16, vocabulary.uint16
     int32_t, uint32_t, int64_t, uint64_t = vocabulary.int32, vocabulary.uint32, vocabulary.int64, vocabulary.uint64
     PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL = Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3, Pipe.ALL
-    HardEvent = HardEvent
-    TPosition = QuePosition = TPosition
+    HardEvent = vocabulary.HardEvent
+    TPosition = QuePosition = vocabulary.TPosition
     RoundMode = vocabulary.RoundMode
     CMPMODE = vocabulary.CMPMODE
     SELMODE = vocabulary.SELMODE
@@ -74,8 +73,8 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self.high_water = 0
         self._owners = {}
         self.prepare_scalar()
-        self._pipe: TPipe | None = None
-        self._live: Counter[TPosition] = Counter()
+        self._pipe: language_queue.TPipe | None = None
+        self._live: Counter[vocabulary.TPosition] = Counter()
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -98,41 +97,45 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     # Objects of the language
 
-    def GlobalTensor(self, type: ElementType) -> GlobalTensor:
+    def GlobalTensor(self, type: ElementType) -> tensors.GlobalTensor:
         """A view of GM, before its SetGlobalBuffer."""
-        return GlobalTensor(self, self.element_type(type, "GlobalTensor", sys._getframe(1)))
+        return tensors.GlobalTensor(self, self.element_type(type, "GlobalTensor", sys._getframe(1)))
 
-    def TPipe(self) -> TPipe:
+    def TPipe(self) -> language_queue.TPipe:
         """The kernel's one TPipe."""
         if self._pipe is not None:
-            self.refuse(sys._getframe(1), "queue-misuse", "TPipe", "the kernel has one already", "use one TPipe a kernel")
-        self._pipe = TPipe(self)
+            self.refuse(
+                sys._getframe(1), "queue-misuse", "TPipe", "the kernel has one already", "use one TPipe a kernel"
+            )
+        self._pipe = language_queue.TPipe(self)
         return self._pipe
 
     def GetTPipePtr(self) -> Any:
         """The TPipe that was made."""
         return self._pipe
 
-    def TQue(self, position: TPosition, depth: int) -> TQue:
+    def TQue(self, position: vocabulary.TPosition, depth: int) -> language_queue.TQue:
         """A queue of VECIN, VECOUT or VECCALC."""
         frame = sys._getframe(1)
-        return TQue(self, self._position(position, "TQue", frame), self.whole(depth, 0, 2**15, "depth", "TQue", frame))
+        return language_queue.TQue(
+            self, self._position(position, "TQue", frame), self.whole(depth, 0, 2**15, "depth", "TQue", frame)
+        )
 
-    def TBuf(self, position: TPosition = TPosition.VECCALC) -> TBuf:
+    def TBuf(self, position: vocabulary.TPosition = vocabulary.TPosition.VECCALC) -> language_queue.TBuf:
         """A buffer to carve by hand."""
-        return TBuf(self, self._position(position, "TBuf", sys._getframe(1)))
+        return language_queue.TBuf(self, self._position(position, "TBuf", sys._getframe(1)))
 
-    def _position(self, given: Any, call: str, frame: FrameType) -> TPosition:
-        if not isinstance(given, TPosition):
-            have = ", ".join(TPosition.__members__)
+    def _position(self, given: Any, call: str, frame: FrameType) -> vocabulary.TPosition:
+        if not isinstance(given, vocabulary.TPosition):
+            have = ", ".join(vocabulary.TPosition.__members__)
             self.refuse(frame, "unsupported", call, f"position {given!r} is not in UB", f"use asc.TPosition: {have}")
         return given
 
-    def DataCacheCleanAndInvalid(self, tensor: GlobalTensor, *, whole: bool = True) -> None:
+    def DataCacheCleanAndInvalid(self, tensor: tensors.GlobalTensor, *, whole: bool = True) -> None:
         """Write the scalar cache back and forget it: all of it, or the line that `tensor` starts in."""
         self.cache.clean(tensor, whole)
 
-    def planned(self, buffer: TBuf, size: int) -> None:
+    def planned(self, buffer: language_queue.TBuf, size: int) -> None:
         """The host planned `size` bytes for what is carved of `buffer`: another sum at the end is `tiling-mismatch`."""
         frame = sys._getframe(1)
         buffer.planned = (self.whole(size, 0, 2**31, "size", "planned", frame), self._place(frame))
@@ -143,7 +146,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         """The id of a line."""
         return self._place(frame)
 
-    def live(self, position: TPosition, change: int, frame: FrameType) -> None:
+    def live(self, position: vocabulary.TPosition, change: int, frame: FrameType) -> None:
         """Tensors that queues of a position hold, which the device limits."""
         self._live[position] += change
         if self._live[position] > self.spec.live_tensors:
@@ -165,7 +168,10 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     def taken(self, top: int) -> None:
         """UB is in use up to `top`."""
         if top > self.spec.ub_noted >= self.high_water:
-            self.note("capacity", f"{self.name} uses {top} bytes of UB; above {self.spec.ub_noted} some library calls keep scratch")
+            self.note(
+                "capacity",
+                f"{self.name} uses {top} bytes of UB; above {self.spec.ub_noted} some library calls keep scratch",
+            )
         self.high_water = max(self.high_water, top)
 
     # The end of a kernel
@@ -188,7 +194,8 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
             count = flag.outstanding
             if count > 0 and key not in self.queue_keys:
                 where = self.log.site(self.log.descriptors[flag.last_set].site)
-                fact = f"{self.name} ended with {flag.name} set {count} time{'s' * (count > 1)} and not waited for, last at {where}"
+                times = f"{count} time{'s' * (count > 1)}"
+                fact = f"{self.name} ended with {flag.name} set {times} and not waited for, last at {where}"
                 message = f"{fact}; it releases a Wait of the next kernel: say WaitFlag, or do not set it"
                 self.findings.append(Hazard("unpaired-flag", message, count=count, replay=self._replay))
 
@@ -208,8 +215,8 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
             if buf.planned is not None and buf.planned[0] != buf.carved:
                 size, place = buf.planned
                 message = (
-                    f"planned of {self.name} at {self.log.site(place)}: the host planned {size} bytes, the kernel carved "
-                    f"{buf.carved}; let both count every slice, rounded up alike"
+                    f"planned of {self.name} at {self.log.site(place)}: the host planned {size} bytes, the kernel "
+                    f"carved {buf.carved}; let both count every slice, rounded up alike"
                 )
                 self.findings.append(Hazard("tiling-mismatch", message, replay=self._replay))
 

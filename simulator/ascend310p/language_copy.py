@@ -53,7 +53,13 @@ class CopyCalls(VectorCalls):
             if elements * size % BLOCK:
                 lost = elements * size % BLOCK // size
                 fact = f"{elements} elements of {src.type} are {elements * size} bytes, {lost} elements are not copied"
-                self.found(frame, "truncated-copy", "DataCopy", fact, "round the count up to 32 bytes, or copy the tail by itself")
+                self.found(
+                    frame,
+                    "truncated-copy",
+                    "DataCopy",
+                    fact,
+                    "round the count up to 32 bytes, or copy the tail by itself",
+                )
             if params.blockLen == 0:
                 return
         self._copy(pipe, dst, src, params, frame)
@@ -63,9 +69,13 @@ class CopyCalls(VectorCalls):
         known = all(isinstance(each, LocalTensor | GlobalTensor) for each in (dst, src))
         if not known or sides == (False, False):
             said = f"from {type(src).__name__} to {type(dst).__name__}"
-            self.refuse(frame, "bad-parameter", "DataCopy", said, "copy between a GlobalTensor and a LocalTensor, or in UB")
+            self.refuse(
+                frame, "bad-parameter", "DataCopy", said, "copy between a GlobalTensor and a LocalTensor, or in UB"
+            )
         if dst.type is not src.type:
-            self.refuse(frame, "bad-parameter", "DataCopy", f"from {src.type} to {dst.type}", "both sides have one type")
+            self.refuse(
+                frame, "bad-parameter", "DataCopy", f"from {src.type} to {dst.type}", "both sides have one type"
+            )
         for each in (dst, src):
             if isinstance(each, GlobalTensor) and each.tensor is None:
                 self.refuse(frame, "bad-parameter", "DataCopy", f"{each!r}", "SetGlobalBuffer first")
@@ -92,7 +102,7 @@ class CopyCalls(VectorCalls):
         move = None
         if source.bytes is not None and target.bytes is not None:
             views = [
-                np.ndarray((blocks, length), np.uint8, each.bytes, each.lo - each.base, (step, 1))  # type: ignore[arg-type]
+                np.ndarray((blocks, length), np.uint8, each.bytes, each.lo - each.base, (step, 1))
                 for each, step in zip((source, target), steps, strict=True)
             ]
             move = (copy, tuple(views), None, False)
@@ -113,7 +123,7 @@ class CopyCalls(VectorCalls):
         found = self._rows.get(key)
         if found is None:
             found = self._rows[key] = self._new_copy_rows(pipe, source, target, params)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _new_copy_rows(self, pipe: Pipe, source: End, target: End, params: DataCopyParams) -> Rows:
         blocks, length = params.blockCount, params.blockLen * BLOCK
@@ -139,7 +149,9 @@ class CopyCalls(VectorCalls):
         held = tensor.size * tensor.type.size
         if span > held:
             fact = f"{who} has {held} bytes, the copy takes {span} (of {tensor!r})"
-            self.refuse(frame, "out-of-bounds", "DataCopy", fact, "lower the count; lengths and gaps are in blocks of 32 bytes")
+            self.refuse(
+                frame, "out-of-bounds", "DataCopy", fact, "lower the count; lengths and gaps are in blocks of 32 bytes"
+            )
         if isinstance(tensor, LocalTensor):
             if tensor.lo % BLOCK:
                 self.refuse_unaligned(tensor, who, frame)
@@ -154,10 +166,25 @@ class CopyCalls(VectorCalls):
 
     def _check_self_overlap(self, reads: Spans, writes: Spans, frame: FrameType) -> None:
         if any(lo < high and low < hi for lo, hi in reads for low, high in writes):
-            self.found(frame, "illegal-overlap", "DataCopy", "source and target share bytes of UB", "copy to bytes of their own")
+            self.found(
+                frame,
+                "illegal-overlap",
+                "DataCopy",
+                "source and target share bytes of UB",
+                "copy to bytes of their own",
+            )
 
     def _judge_copy(
-        self, row: int, descriptor: int, source: End, target: End, reads: Spans, writes: Spans, dst: Any, src: Any, frame: FrameType
+        self,
+        row: int,
+        descriptor: int,
+        source: End,
+        target: End,
+        reads: Spans,
+        writes: Spans,
+        dst: Any,
+        src: Any,
+        frame: FrameType,
     ) -> None:
         if self.cache.private and source.host is not None:
             self.cache.dma_reads(self, source.host, reads, frame)

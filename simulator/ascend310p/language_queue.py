@@ -59,7 +59,9 @@ class TPipe:
             said = ", ".join(map(repr, (what, *sizes)))
             asc.refuse(frame, "bad-parameter", "InitBuffer", f"got {said}", "say (queue, num, len) or (buf, len)")
         if what.buffers:
-            asc.refuse(frame, "queue-misuse", "InitBuffer", "it has its buffers already", "InitBuffer each queue and TBuf once")
+            asc.refuse(
+                frame, "queue-misuse", "InitBuffer", "it has its buffers already", "InitBuffer each queue and TBuf once"
+            )
         number = asc.whole(sizes[0], 1, asc.spec.live_tensors, "num", "InitBuffer", frame) if queue else 1
         length = asc.whole(sizes[-1], 1, 2**31, "len", "InitBuffer", frame)
         self._take(what, number, -(-length // BLOCK) * BLOCK, frame)
@@ -68,7 +70,9 @@ class TPipe:
         asc, limit = self._asc, self._asc.spec.ub_usable
         if self.top + number * length > limit:
             fact = f"UB has {limit} bytes, {self.top} are taken, {number * length} more were asked for"
-            asc.refuse(frame, "capacity", "InitBuffer", fact, "use smaller tiles or fewer buffers; a device overruns silently")
+            asc.refuse(
+                frame, "capacity", "InitBuffer", fact, "use smaller tiles or fewer buffers; a device overruns silently"
+            )
         self.count += number
         if self.count > asc.spec.pipe_buffers:
             fact = f"{self.count} buffers, a TPipe has {asc.spec.pipe_buffers} at most"
@@ -114,7 +118,9 @@ class TQue:
             if buffer.state == FREE:
                 self._next = (self._next + step + 1) % len(self.buffers)
                 return buffer
-        fact = f"none of the {len(self.buffers)} buffers of this {self.position.value} queue is FREE: a device hangs here"
+        fact = (
+            f"none of the {len(self.buffers)} buffers of this {self.position.value} queue is FREE: a device hangs here"
+        )
         remedy = "FreeTensor what DeQue gave, or InitBuffer with more" if self.buffers else "InitBuffer the queue"
         self._asc.refuse(frame, "queue-misuse", "AllocTensor", fact, remedy)
 

@@ -64,7 +64,9 @@ class ScalarCalls(Speech):
     def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
         """Rows of one element; those of GM are told apart by tensor and by whether the cache had the line."""
         span = ((self.log.labels.id(label), size),)
-        sides: dict[str, Any] = {"reads": span} if name == "GetValue" else {"writes": span, "occupancy": self.spec.sync_cycles}
+        sides: dict[str, Any] = (
+            {"reads": span} if name == "GetValue" else {"writes": span, "occupancy": self.spec.sync_cycles}
+        )
         key = (name, size) if hit is None else (name, label, size, hit)
         return self.shared(key, lambda: Rows(Pipe.S, name, bytes=size, **sides))
 
@@ -72,7 +74,9 @@ class ScalarCalls(Speech):
         try:
             return kind.numpy.type(value)
         except (TypeError, ValueError, OverflowError):
-            self.refuse(frame, "bad-parameter", "SetValue", f"the value is {value!r}", f"give a number that {kind} holds")
+            self.refuse(
+                frame, "bad-parameter", "SetValue", f"the value is {value!r}", f"give a number that {kind} holds"
+            )
 
     def _index(self, tensor: LocalTensor | GlobalTensor, index: Any, call: str, frame: FrameType) -> int:
         whole = self.whole(index, -MOST, MOST, "index", call, frame)
@@ -130,7 +134,9 @@ class ScalarCalls(Speech):
         call, kind = "SetGlobalBuffer", view.type
         if not isinstance(buffer, Pointer):
             fact = f"buffer is a {type(buffer).__name__}"
-            self.refuse(frame, "bad-parameter", call, fact, "pass a tensor among the kernel's arguments, or one + elements")
+            self.refuse(
+                frame, "bad-parameter", call, fact, "pass a tensor among the kernel's arguments, or one + elements"
+            )
         host = buffer.tensor
         start = buffer.element * host.type.size
         left = (host.nbytes - start) // kind.size
@@ -152,7 +158,9 @@ class ScalarCalls(Speech):
         """`tensor[offset]`, in elements, to the end of the buffer."""
         at = self.whole(offset, -MOST, MOST, "offset", "GlobalTensor[]", frame)
         if view.tensor is None or not 0 <= at <= view.size:
-            self.refuse(frame, "out-of-bounds", "GlobalTensor[]", f"element {at} of {view!r}", f"offsets are 0..{view.size}")
+            self.refuse(
+                frame, "out-of-bounds", "GlobalTensor[]", f"element {at} of {view!r}", f"offsets are 0..{view.size}"
+            )
         part = GlobalTensor(view.asc, view.type)
         part.tensor, part.lo, part.size = view.tensor, view.lo + at * view.type.size, view.size - at
         part.cells = None if view.cells is None else view.cells[at:]
@@ -162,7 +170,9 @@ class ScalarCalls(Speech):
         """`tensor[offset]`, in elements, to the end of the tensor."""
         at = self.whole(offset, -MOST, MOST, "offset", "LocalTensor[]", frame)
         if not 0 <= at <= tensor.size:
-            self.refuse(frame, "out-of-bounds", "LocalTensor[]", f"element {at} of {tensor!r}", f"offsets are 0..{tensor.size}")
+            self.refuse(
+                frame, "out-of-bounds", "LocalTensor[]", f"element {at} of {tensor!r}", f"offsets are 0..{tensor.size}"
+            )
         return self._view(tensor, tensor.type, tensor.lo + at * tensor.type.size, tensor.size - at)
 
     def reinterpret(self, tensor: LocalTensor, type: Any, frame: FrameType) -> LocalTensor:
@@ -185,7 +195,9 @@ class ScalarCalls(Speech):
         if not lender:
             import sys
 
-            self.refuse(sys._getframe(1), "bad-parameter", "borrow", f"nobody owns as {owner!r}", "asc.own(tensor, name) first")
+            self.refuse(
+                sys._getframe(1), "bad-parameter", "borrow", f"nobody owns as {owner!r}", "asc.own(tensor, name) first"
+            )
         return self._owned(tensor, as_, lender)
 
     _owners: dict[str, int]

@@ -70,7 +70,9 @@ class SyncCalls(Speech):
             self._barrier_all(frame)
         elif pipe is Pipe.S:
             fact = "a barrier on the scalar pipe is not supported on 310P"
-            self.refuse(frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL")
+            self.refuse(
+                frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL"
+            )
         else:
             self._barrier(pipe, frame)
 
@@ -96,7 +98,7 @@ class SyncCalls(Speech):
         found = self._rows.get((name, unit))
         if found is None:
             found = self._rows[name, unit] = Rows(unit, name, occupancy=0)
-        return found  # type: ignore[no-any-return]
+        return found
 
     # Flags
 
@@ -138,7 +140,9 @@ class SyncCalls(Speech):
         flag.last_set = descriptor
         if flag.outstanding > 1:
             fact = f"{flag.name} is set {flag.outstanding} times, and no Wait was said in between"
-            self.found(frame, "double-flag", SET, fact, "pair every Set with one Wait, or use another id; PIPE_ALL hangs now")
+            self.found(
+                frame, "double-flag", SET, fact, "pair every Set with one Wait, or use another id; PIPE_ALL hangs now"
+            )
         try:
             self.core.flag_set(flag, descriptor)
         except Stuck as reason:
@@ -165,7 +169,9 @@ class SyncCalls(Speech):
         """A flag with the rows of its Sets and Waits."""
         name = f"{PIPES[key[0]]}_{PIPES[key[1]]}"
         rows = [
-            self.shared((what, key), partial(Rows, key[side], f"{what}<{name}>", (key[2],), occupancy=0, waits=what == WAIT))
+            self.shared(
+                (what, key), partial(Rows, key[side], f"{what}<{name}>", (key[2],), occupancy=0, waits=what == WAIT)
+            )
             for side, what in enumerate((SET, WAIT))
         ]
         return SaidFlag(self.core.flag(key), *rows)
@@ -209,7 +215,9 @@ class SyncCalls(Speech):
         key = (*event.value, free)
         if self.core.flag(key).outstanding > 0:
             fact = f"it gives id {free} of {event.name} again, which is set and not waited for"
-            self.found(frame, "event-id", "FetchEventID", fact, "say the Wait of the first pair before, or use AllocEventID")
+            self.found(
+                frame, "event-id", "FetchEventID", fact, "say the Wait of the first pair before, or use AllocEventID"
+            )
         return EventID(free)
 
     def ReleaseEventID(self, event: Any, id: int) -> None:
@@ -224,7 +232,9 @@ class SyncCalls(Speech):
 
     def _free_id(self, event: Any, call: str, frame: FrameType, needed: bool = True) -> int:
         if not isinstance(event, Event):
-            self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", "use asc.HardEvent")
+            self.refuse(
+                frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", "use asc.HardEvent"
+            )
         marks = self.ids.setdefault(event, [False] * self.spec.event_ids)
         if needed and all(marks):
             fact = f"all {len(marks)} ids of {event.name} are taken"

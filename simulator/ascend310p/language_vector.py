@@ -80,14 +80,14 @@ class VectorPlan:
         self.in_place = name in IN_PLACE
         self.workspace = workspace  # the last source is room to work in: written, and nobody knows what with
         self.folded = dst.repeated
-        all_dense = dst.index is None and all(each.index is None for each in sources)
+        all_dense = dst.elements is None and all(each.elements is None for each in sources)
         self.dense = all_dense
         extra = () if scalar is None else (None,)
-        flat = [None if each.index is None else each.index.reshape(-1) for each in sources]
+        flat = [None if each.elements is None else each.elements.reshape(-1) for each in sources]
         self.index = None if all_dense else (*flat, *extra, _target(dst))
         spans = [(labels, access.need * kind.size) for access, kind in zip((dst, *sources), types, strict=True)]
         reads = tuple(spans[1:] + (spans[:1] if self.in_place else []))
-        work = max(dst.count, *(each.count for each in sources)) if sources else dst.count
+        work = max(dst.total, *(each.total for each in sources)) if sources else dst.total
         self.rows = Rows(Pipe.V, name, shape, work=work, occupancy=cost[0], reads=reads, writes=(spans[0],))
 
 
@@ -177,19 +177,27 @@ class VectorCalls(Speech):
 
     # Element by element: a source
 
-    def Exp(self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None) -> None:
+    def Exp(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
         """e to the power of each element, correctly rounded (assumed)."""
         self._vector("Exp", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
-    def Ln(self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None) -> None:
+    def Ln(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
         """The natural logarithm of each element, correctly rounded (assumed)."""
         self._vector("Ln", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
-    def Sqrt(self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None) -> None:
+    def Sqrt(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
         """The square root of each element."""
         self._vector("Sqrt", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
-    def Rsqrt(self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None) -> None:
+    def Rsqrt(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
         """One over the square root of each element, correctly rounded (assumed)."""
         self._vector("Rsqrt", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
@@ -198,11 +206,15 @@ class VectorCalls(Speech):
         """One over each element, correctly rounded (assumed)."""
         self._vector("Reciprocal", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
-    def Abs(self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None) -> None:
+    def Abs(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
         """The magnitude of each element."""
         self._vector("Abs", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
-    def Relu(self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None) -> None:
+    def Relu(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
         """Each element, or 0 if it is less."""
         self._vector("Relu", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
@@ -217,7 +229,9 @@ class VectorCalls(Speech):
         """One bit an element, in uint8_t; `count` elements make whole repeats of 256 bytes."""
         self._vector("Compare", dst, (src0, src1), None, (count, None, None, cmpMode), sys._getframe(1))
 
-    def Select(self, dst: LocalTensor, selMask: LocalTensor, src0: LocalTensor, src1: Any, selMode: Any, count: Any) -> None:
+    def Select(
+        self, dst: LocalTensor, selMask: LocalTensor, src0: LocalTensor, src1: Any, selMode: Any, count: Any
+    ) -> None:
         """src0 where the mask has a bit, src1 (a tensor or a scalar, as the mode says) elsewhere."""
         frame = sys._getframe(1)
         tensors = selMode is SELMODE.VSEL_TENSOR_TENSOR_MODE
@@ -334,7 +348,9 @@ class VectorCalls(Speech):
         self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], dubious: bool
     ) -> Prepared:
         at = dst.lo
-        reads = tuple([(s.lo + lo, s.lo + hi) for s, a in zip(sources, plan.sources, strict=True) for lo, hi in a.ranges])
+        reads = tuple(
+            [(s.lo + lo, s.lo + hi) for s, a in zip(sources, plan.sources, strict=True) for lo, hi in a.ranges]
+        )
         writes = tuple([(at + lo, at + hi) for lo, hi in plan.dst.ranges])
         offsets = [each.lo for each in sources]
         if plan.in_place:
@@ -462,7 +478,13 @@ class VectorCalls(Speech):
             self.refuse(frame, "unsupported", "Cast", fact, f"it has {have}")
         if source is int32 and target is half:
             if self._deq_scale is None:
-                self.refuse(frame, "bad-parameter", "Cast", "int32_t to half scales by a register that is not set", "SetDeqScale first")
+                self.refuse(
+                    frame,
+                    "bad-parameter",
+                    "Cast",
+                    "int32_t to half scales by a register that is not set",
+                    "SetDeqScale first",
+                )
             return partial(casts.dequantised, self._deq_scale)
         if mode is RoundMode.CAST_ODD:
             return casts.to_odd
@@ -473,11 +495,14 @@ class VectorCalls(Speech):
     def _scalar_of(self, name: str, types: Types, frame: FrameType) -> Callable[[Any], Any]:
         """How the scalar of a call is rounded: to the type of the source; Axpy's product is exact."""
         kind = types[-1].numpy.type
+
         def convert(value: Any) -> Any:
             try:
                 return kind(value)
             except (TypeError, ValueError, OverflowError):
-                self.refuse(frame, "bad-parameter", name, f"the scalar is {value!r}", f"give a number that {types[-1]} holds")
+                self.refuse(
+                    frame, "bad-parameter", name, f"the scalar is {value!r}", f"give a number that {types[-1]} holds"
+                )
 
         return convert
 
@@ -487,12 +512,20 @@ class VectorCalls(Speech):
         if isinstance(mask, tuple) and len(mask) == 2 and all(type(word) is int and 0 <= word < 2**64 for word in mask):
             bits = (mask[0], mask[1])
             if width <= 64 and mask[1]:
-                self.refuse(frame, "bad-parameter", name, f"the high word of the mask is {mask[1]:#x}", "it is 0 for 32-bit types")
+                self.refuse(
+                    frame,
+                    "bad-parameter",
+                    name,
+                    f"the high word of the mask is {mask[1]:#x}",
+                    "it is 0 for 32-bit types",
+                )
         elif type(mask) is int and mask >= 0:
             bits = mask
         selected = () if bits is None else lanes(bits, width)
         if not selected:
-            self.refuse(frame, "bad-parameter", name, f"mask {mask!r} selects no lane", f"give 1..{width}, or two words of bits")
+            self.refuse(
+                frame, "bad-parameter", name, f"mask {mask!r} selects no lane", f"give 1..{width}, or two words of bits"
+            )
         return selected
 
     def _strided(
@@ -503,11 +536,16 @@ class VectorCalls(Speech):
         params = wanted() if params is None else params
         if not isinstance(params, wanted):
             self.refuse(frame, "bad-parameter", name, f"repeatParams is {params!r}", f"give asc.{wanted.__name__}(...)")
-        strides = [self.whole(each, 0, MOST_STRIDE, field, name, frame) for field, each in zip(params._fields, params, strict=True)]
+        strides = [
+            self.whole(each, 0, MOST_STRIDE, field, name, frame)
+            for field, each in zip(params._fields, params, strict=True)
+        ]
         half_way = len(strides) // 2
         blocks, steps = strides[:half_way], strides[half_way:]
         if blocks[0] == 0 and len(selected) * types[0].size > 32:
-            self.refuse(frame, "bad-parameter", name, "dstBlkStride is 0: all blocks go to one address", "give 1 or more")
+            self.refuse(
+                frame, "bad-parameter", name, "dstBlkStride is 0: all blocks go to one address", "give 1 or more"
+            )
         accesses = [
             strided(selected, repeats, block, step, each.size)
             for block, step, each in zip(blocks, steps, types, strict=False)
@@ -552,15 +590,23 @@ class VectorCalls(Speech):
         index_first = order is ReduceOrder.ORDER_INDEX_VALUE
         return 2, partial(reductions.whole_extreme, name == "WholeReduceMax", selected, index_first), 2 * kind.size
 
-    def _plan_counted(self, name: str, given: Any, mode: Any, types: Types, scalar: Any, frame: FrameType) -> VectorPlan:
+    def _plan_counted(
+        self, name: str, given: Any, mode: Any, types: Types, scalar: Any, frame: FrameType
+    ) -> VectorPlan:
         """Compare, Select, ReduceSum: count forms whose operands differ in length."""
         count = self.whole(given, 1, 2**31, "count", name, frame)
         data = types[0] if name != "Compare" else types[1]
-        of_data = [each for at, each in enumerate(types) if not ((name == "Compare" and at == 0) or (name == "Select" and at == 1))]
+        of_data = [
+            each
+            for at, each in enumerate(types)
+            if not ((name == "Compare" and at == 0) or (name == "Select" and at == 1))
+        ]
         bits = types[0] if name == "Compare" else types[1] if name == "Select" else uint8
         if data not in FLOATS or len(set(of_data)) > 1 or bits is not uint8:
             said = ", ".join(map(repr, types))
-            self.refuse(frame, "unsupported", name, f"310P has no {name} of {said}", "data is half or float, masks are uint8_t")
+            self.refuse(
+                frame, "unsupported", name, f"310P has no {name} of {said}", "data is half or float, masks are uint8_t"
+            )
         repeats = -(-count * data.size // 256)
         values, mask = dense(count, data.size), dense(-(-count // 8), 1)
         label = self.log.labels.id("UB")
@@ -580,7 +626,9 @@ class VectorCalls(Speech):
                 self.refuse(frame, "bad-parameter", name, fact, "Compare takes whole repeats of 256 bytes")
             if not isinstance(mode, CMPMODE):
                 self.refuse(frame, "bad-parameter", name, f"cmpMode is {mode!r}", "use one of asc.CMPMODE")
-            return VectorPlan(name, partial(vector.compare, mode.value), types, (values, values), mask, cost, label, shape=(count,))
+            return VectorPlan(
+                name, partial(vector.compare, mode.value), types, (values, values), mask, cost, label, shape=(count,)
+            )
         sources = (mask, values, values)[: len(types) - 1]
         convert = None if len(types) == 4 else data.numpy.type
         return VectorPlan(name, vector.select, types, sources, values, cost, label, scalar=convert, shape=(count,))
@@ -588,4 +636,4 @@ class VectorCalls(Speech):
 
 def _target(dst: Access) -> Any:
     """Elements of the target, all repeats in a row; repeat by repeat if they pile up."""
-    return dst.index if dst.index is None or dst.repeated else dst.index.reshape(-1)
+    return dst.elements if dst.elements is None or dst.repeated else dst.elements.reshape(-1)

@@ -110,7 +110,11 @@ class Speech:
             self._check_limits(frame)
         code = frame.f_code
         # The log keeps the code object, so its id stays its own.
-        place = (id(code), frame.f_lasti, self._region) if self._given_place is None else (-1, self._given_place, self._region)
+        place = (
+            (id(code), frame.f_lasti, self._region)
+            if self._given_place is None
+            else (-1, self._given_place, self._region)
+        )
         found = rows.by_place.get(place)
         if found is None:
             found = rows.by_place[place] = self._describe(rows, frame)
@@ -121,7 +125,11 @@ class Speech:
         shape = log.shapes.id(rows.shape) if rows.shape else -1
         return log.describe(
             Descriptor(
-                log.names.id(rows.name), log.units.id(PIPES[rows.unit]), self._place(frame), self._region, shape,
+                log.names.id(rows.name),
+                log.units.id(PIPES[rows.unit]),
+                self._place(frame),
+                self._region,
+                shape,
                 **rows.sizes,
             )  # fmt: skip
         )
@@ -187,7 +195,9 @@ class Speech:
     def element_type(self, given: Any, call: str, frame: FrameType) -> ElementType:
         if isinstance(given, ElementType):
             return given
-        self.refuse(frame, "bad-parameter", call, f"{given!r} is no element type", f"name one of {', '.join(map(repr, TYPES))}")
+        self.refuse(
+            frame, "bad-parameter", call, f"{given!r} is no element type", f"name one of {', '.join(map(repr, TYPES))}"
+        )
 
     def whole(self, given: Any, least: int, most: int, what: str, call: str, frame: FrameType) -> int:
         """`given` as a whole number of [least, most]."""
@@ -205,7 +215,7 @@ class Speech:
         found = self._rows.get(key)
         if found is None:
             found = self._rows[key] = make()
-        return found  # type: ignore[no-any-return]
+        return found
 
     def memory(self, tensor: Tensor) -> Memory | None:
         return None if self._judges is None else self._judges.memories[tensor.number]

@@ -29,9 +29,7 @@ class Footprint:
         found[0].add(lo, hi)
 
 
-def conflicts(
-    blocks: list[Footprint], about: Callable[[int, int, int], Involved], replay: str
-) -> list[Hazard]:
+def conflicts(blocks: list[Footprint], about: Callable[[int, int, int], Involved], replay: str) -> list[Hazard]:
     """One finding a pair of source lines in different blocks, one of them writing, that share a byte."""
     found: dict[tuple[str, Any, Any], Hazard] = {}
     writes = _flat(blocks, True)
@@ -40,7 +38,15 @@ def conflicts(
             for lo, hi in ranges:
                 for other, theirs, low, high in _meeting(writes, lo, hi):
                     if theirs < number or (theirs > number and not write):
-                        _note(found, "race-waw" if write else "race-raw", (other, row), max(lo, low), min(hi, high), about, replay)
+                        _note(
+                            found,
+                            "race-waw" if write else "race-raw",
+                            (other, row),
+                            max(lo, low),
+                            min(hi, high),
+                            about,
+                            replay,
+                        )
     return list(found.values())
 
 

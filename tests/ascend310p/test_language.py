@@ -292,9 +292,15 @@ def test_a_body_that_does_not_end_is_stopped(refusal: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "say"),
     [
-        ("the depth is 1", lambda q, asc: [q.EnQue(each) for each in (q.AllocTensor(asc.half), q.AllocTensor(asc.half))]),
+        (
+            "the depth is 1",
+            lambda q, asc: [q.EnQue(each) for each in (q.AllocTensor(asc.half), q.AllocTensor(asc.half))],
+        ),
         ("is FREE, FreeTensor takes", lambda q, asc: [q.FreeTensor(t) for t in [q.AllocTensor(asc.half)] * 2]),
-        ("is ENQUE, FreeTensor takes", lambda q, asc: [say(t) for t in [q.AllocTensor(asc.half)] for say in (q.EnQue, q.FreeTensor)]),
+        (
+            "is ENQUE, FreeTensor takes",
+            lambda q, asc: [say(t) for t in [q.AllocTensor(asc.half)] for say in (q.EnQue, q.FreeTensor)],
+        ),
         ("is not of this VECIN queue", lambda q, asc: q.EnQue(None)),
         ("is empty", lambda q, asc: q.DeQue()),
     ],

@@ -137,7 +137,9 @@ class LiteralCore:
 
     # What S says
 
-    def submit(self, pipe: LiteralPipe, descriptor: int, kind: str, what: Any, offsets: tuple[int, ...] = (0, 0, 0, 0)) -> int:
+    def submit(
+        self, pipe: LiteralPipe, descriptor: int, kind: str, what: Any, offsets: tuple[int, ...] = (0, 0, 0, 0)
+    ) -> int:
         if not self.until(lambda: len(pipe.queue) < self.spec.queue_depth):
             raise Stuck("full")
         row = self.log.open((descriptor, self.now, -1, -1, *offsets))

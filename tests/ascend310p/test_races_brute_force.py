@@ -145,7 +145,9 @@ class Order:
                     todo += self.after.get(at, ())
             found |= {(number, other) for other, moment in seen if moment == "start"}
             if command.pipe == 0:  # S is in order with itself
-                found |= {(number, other) for other in range(number + 1, len(self.program)) if self.program[other].pipe == 0}
+                found |= {
+                    (number, other) for other in range(number + 1, len(self.program)) if self.program[other].pipe == 0
+                }
         return found
 
 
@@ -166,8 +168,10 @@ def expected(program: list[Command]) -> set[tuple[str, int, int]]:
             for kind, write, writes in (("race-war", False, True), ("race-waw", True, True), ("race-raw", True, False)):
                 one = program[first].writes if write else program[first].reads
                 two = program[second].writes if writes else program[second].reads
-                if holds(one, byte) and holds(two, byte) and not stands_for(
-                    program, before, first, second, (write, writes), byte
+                if (
+                    holds(one, byte)
+                    and holds(two, byte)
+                    and not stands_for(program, before, first, second, (write, writes), byte)
                 ):
                     found[first, second] = max(found.get((first, second), kind), kind, key=RANKS.index)
     return {(kind, first + FIRST_LINE, second + FIRST_LINE) for (first, second), kind in found.items()}

@@ -156,7 +156,7 @@ def test_repeats_pile_up_on_a_target_that_is_src1_one_after_the_other() -> None:
 def test_an_access_is_its_lanes_and_its_exact_bytes(lanes: Any, repeats: int, block: int, repeat: int) -> None:
     access = geometry.strided(tuple(lanes), repeats, block, repeat, 4)
     touched = [r * repeat * 8 + lane // 8 * block * 8 + lane % 8 for r in range(repeats) for lane in lanes]
-    index = list(range(access.count)) if access.index is None else access.index.reshape(-1).tolist()
+    index = list(range(access.total)) if access.elements is None else access.elements.reshape(-1).tolist()
     assert index == touched
     assert access.need == max(touched) + 1
     assert access.repeated == (len(set(touched)) < len(touched))
@@ -174,7 +174,9 @@ def test_an_access_is_its_lanes_and_its_exact_bytes(lanes: Any, repeats: int, bl
 )
 def test_every_cast_of_the_table(source: str, target: str, mode: str) -> None:
     names = {"half": "float16", "float": "float32", **{f"{n}_t": n for n in ("int8", "uint8", "int16", "int32")}}
-    a = np.array([-3.5, -2.5, -1.25, -0.5, 0.0, 0.5, 0.75, 1.5, 2.5, 3.25, 100.0, 127.0] * 16)[:128].astype(names[source])
+    a = np.array([-3.5, -2.5, -1.25, -0.5, 0.0, 0.5, 0.75, 1.5, 2.5, 3.25, 100.0, 127.0] * 16)[:128].astype(
+        names[source]
+    )
 
     def say(asc: Any, o: Any, x: Any) -> None:
         asc.SetDeqScale(0.5)

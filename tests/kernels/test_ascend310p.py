@@ -23,7 +23,9 @@ def values(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float16)
 
 
-def run_of(kernel: Callable[..., None], inputs: dict[str, Any], shape: Any, dtype: str, *sizes: int, **given: Any) -> Any:
+def run_of(
+    kernel: Callable[..., None], inputs: dict[str, Any], shape: Any, dtype: str, *sizes: int, **given: Any
+) -> Any:
     """A function that runs the kernel on a new core; its output is `y`, the last tensor."""
 
     def make_run(**how: Any) -> Run:

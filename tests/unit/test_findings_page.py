@@ -18,7 +18,9 @@ from pytest_kernbench.simulator.errors import DeadlockError, HazardError, Kernel
 
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([a-z-]+)$(.*?)(?=^## |\Z)", PAGE, flags=re.MULTILINE | re.DOTALL))
-ENTRIES = [(kind, code) for kind, text in SECTIONS.items() for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+ENTRIES = [
+    (kind, code) for kind, text in SECTIONS.items() for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+]
 NOTES = ("redundant-flag",)
 
 

@@ -53,7 +53,9 @@ def to_odd(values: Array, out: Array) -> None:
     beyond = np.abs(nearest.astype(np.float32)) > np.abs(values)  # rounded away from zero, or to infinity
     towards_zero = np.where(beyond, bits - np.uint16(1), bits).view(np.float16)
     inexact = (towards_zero.astype(np.float32) != values) & np.isfinite(values)
-    out[...] = np.where(inexact, towards_zero.view(np.uint16) | np.uint16(1), towards_zero.view(np.uint16)).view(np.float16)
+    out[...] = np.where(inexact, towards_zero.view(np.uint16) | np.uint16(1), towards_zero.view(np.uint16)).view(
+        np.float16
+    )
 
 
 def dequantised(scale: Any, values: Array, out: Array) -> None:
