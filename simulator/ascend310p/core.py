@@ -129,7 +129,7 @@ class Core:
         cells.frombytes(pack_compact(descriptor, issue, start, end, *offsets))
         row = len(cells) // CELLS - 1
         if move is not None:
-            self.effects.op(pipe.number, (start, end, row, *move))
+            self.effects.op(pipe.number, (start, end, row, writes[0][0], writes[-1][1], *move))
         if order is not None:
             order.op(pipe.number, row, reads, writes)
         return row
@@ -139,10 +139,11 @@ class Core:
     ) -> Any:
         """GetValue: reads now, blocks for `cycles`; None if the run has no data."""
         now = self.now
-        row = self._row(descriptor, now, now, now + cycles, offset)
+        cells = self._cells
+        cells.frombytes(pack_compact(descriptor, now, now, now + cycles, offset, 0, 0, 0))
         value = None if target is None else self.effects.load(now, target, index, lo, hi)
         if self._order is not None:
-            self._order.load(row, lo, hi)
+            self._order.load(len(cells) // CELLS - 1, lo, hi)
         self.now = now + cycles
         return value
 
@@ -194,7 +195,11 @@ class Core:
             pipe.ready = leave
             pipe.leaves.append(leave)
             raised = leave if leave > pipe.last else pipe.last
-        row = self._row(descriptor, issue, leave, raised) if self.syncs else NO_ROW
+        row = NO_ROW
+        if self.syncs:
+            cells = self._cells
+            cells.frombytes(pack_compact(descriptor, issue, leave, raised, NO_ROW, 0, 0, 0))
+            row = len(cells) // CELLS - 1
         self._raise(flag, raised, row)
 
     def _raise(self, flag: Flag, cycle: int, row: int, known: Any = None) -> None:
@@ -231,8 +236,15 @@ class Core:
         leave = arrival if arrival > cycle else cycle
         pipe.ready = leave
         pipe.leaves.append(leave)
-        row = self._row(descriptor, issue, arrival, leave, setter) if self.syncs else NO_ROW
-        self._waited(flag, row, site)
+        row = NO_ROW
+        if self.syncs:
+            cells = self._cells
+            cells.frombytes(pack_compact(descriptor, issue, arrival, leave, setter, 0, 0, 0))
+            row = len(cells) // CELLS - 1
+        if self._order is not None:
+            self._order.flag_wait(flag.key, row, site, None)
+        if self._tell is not None:
+            self._tell.flag_wait(flag.key)
 
     def _waited(self, flag: Flag, row: int, site: int, known: Any = None) -> None:
         if self._order is not None:
@@ -264,7 +276,7 @@ class Core:
         pipe.ready = leave
         pipe.leaves.append(leave)
         if self.syncs:
-            self._row(descriptor, issue, arrival, leave)
+            self._cells.frombytes(pack_compact(descriptor, issue, arrival, leave, NO_ROW, 0, 0, 0))
         if self._order is not None:
             self._order.barrier(pipe.number)
         if self._tell is not None:
@@ -328,7 +340,8 @@ class Core:
             pipe.leaves.append(start)
             self._settle(command.row, start, end)
             if move is not None:
-                self.effects.op(pipe.number, (start, end, command.row, *move))
+                lo, hi = writes[0][0], writes[-1][1]
+                self.effects.op(pipe.number, (start, end, command.row, lo, hi, *move))
             if self._order is not None:
                 self._order.op(pipe.number, command.row, reads, writes, known)
         elif command.kind == "barrier":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,16 +22,17 @@ SYNCS = ("set", "wait", "barrier")
 PRIORITIES = tuple(permutations(range(4)))  # of S's stores and the three pipes
 
 
-# What an op does to memory: start, end, number in the order of issue, compute, args, index, folded.
+# What an op does to memory: start, end, number in the order of issue, lo, hi, compute, args, index, folded.
+# What it writes lies in [lo, hi) of the core's addresses.
 # `compute(*args)` writes its last argument in place. `index`: for each argument the elements it is about, None for all
 # of it; None if that is so for every argument. `folded`: all repeats write the elements of the first one, one by one.
 # A plain tuple: one is made for every op.
-Effect = tuple[int, int, int, Callable[..., Any], tuple[Any, ...], tuple[Any, ...] | None, bool]
+Effect = tuple[int, int, int, int, int, Callable[..., Any], tuple[Any, ...], tuple[Any, ...] | None, bool]
 
 
 def perform(effect: Effect) -> None:
     """Read, compute, write."""
-    _, _, _, compute, args, index, _ = effect
+    _, _, _, _, _, compute, args, index, _ = effect
     if index is None:
         compute(*args)
     else:
@@ -41,7 +42,7 @@ def perform(effect: Effect) -> None:
 
 def begin(effect: Effect) -> tuple[Array, Any, Array]:
     """Read and compute: the target, which elements of it, and their values."""
-    _, _, _, compute, (*sources, target), index, folded = effect
+    _, _, _, _, _, compute, (*sources, target), index, folded = effect
     if index is None:
         result = target.copy()
         compute(*sources, result)
@@ -117,31 +118,41 @@ class Timed:
 
     def __init__(self) -> None:
         self._queues: tuple[deque[Effect], ...] = (deque(), deque(), deque())
-        self._flying: list[tuple[int, int, Array, Any, Any]] = []  # end, number, target, elements, values
+        self._flying: list[tuple[int, int, Array, Any, Any, int, int]] = []  # end, number, target, elements, values, lo, hi
         self._stores: deque[Store] = deque()
         self._due = NEVER  # nothing happens before
+        self._low, self._high = NEVER, 0  # nothing is written outside
 
     def op(self, pipe: int, effect: Effect) -> None:
         queue = self._queues[pipe - 1]
         queue.append(effect)
-        if effect[0] < self._due:
-            self._due = effect[0]
+        start, _, _, lo, hi, *_ = effect
+        if start < self._due:
+            self._due = start
+        if lo < self._low:
+            self._low = lo
+        if hi > self._high:
+            self._high = hi
         if len(queue) > 96:
             self.reach(queue[48][0])  # of a queue of 32 places, at most 32 have not started yet
 
     def store(self, store: Store) -> None:
-        heappush(self._flying, (store.land, store.number, store.target, store.at, store.value))
+        land, number, target, at, value, lo, hi = store
+        heappush(self._flying, (land, number, target, at, value, lo, hi))
         self._stores.append(store)
+        self._low, self._high = min(lo, self._low), max(hi, self._high)
         if store.land < self._due:
             self._due = store.land
         while self._stores[0].land <= store.land - 64 and len(self._stores) > 1:
             self._stores.popleft()
 
     def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
-        if self._due <= now:
+        if self._due <= now and lo < self._high and self._low < hi:
             self.reach(now)
         value = target[index]
         stores = self._stores
+        if not stores:
+            return value
         while stores and stores[0].land <= now:
             stores.popleft()
         return overlay(value, lo, hi, stores) if stores else value
@@ -159,6 +170,14 @@ class Timed:
 
     def reach(self, now: int) -> None:
         """Let everything happen up to and including cycle `now`."""
+        self._happen(now)
+        self._low, self._high = NEVER, 0
+        for _, _, _, lo, hi, *_ in chain(*self._queues):
+            self._low, self._high = min(lo, self._low), max(hi, self._high)
+        for *_, lo, hi in self._flying:
+            self._low, self._high = min(lo, self._low), max(hi, self._high)
+
+    def _happen(self, now: int) -> None:
         queues, flying = self._queues, self._flying
         while True:
             queue, start, other = queues[0], NEVER, NEVER
@@ -173,7 +192,7 @@ class Timed:
             if lands <= start:
                 if lands > now:
                     break
-                _, _, target, where, value = heappop(flying)
+                _, _, target, where, value, _, _ = heappop(flying)
                 target[where] = value
             elif start > now:
                 break
@@ -185,12 +204,12 @@ class Timed:
         """Ops of one queue, while nothing else happens; the last one may be left half done."""
         while queue:
             effect = queue[0]
-            start, end, number, compute, args, index, _ = effect
+            start, end, number, lo, hi, compute, args, index, _ = effect
             if start > until:
                 return
             queue.popleft()
             if end > until or (queue and queue[0][0] < end):
-                heappush(self._flying, (end, number, *begin(effect)))
+                heappush(self._flying, (end, number, *begin(effect), lo, hi))
                 return
             if index is None:
                 compute(*args)

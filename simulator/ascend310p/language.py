@@ -73,6 +73,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self.high_water = 0
         self._owners = {}
         self.prepare_scalar()
+        self.prepare_syncs()
         self._pipe: language_queue.TPipe | None = None
         self._live: Counter[vocabulary.TPosition] = Counter()
 

@@ -122,7 +122,7 @@ class TQue:
             f"none of the {len(self.buffers)} buffers of this {self.position.value} queue is FREE: a device hangs here"
         )
         remedy = "FreeTensor what DeQue gave, or InitBuffer with more" if self.buffers else "InitBuffer the queue"
-        self._asc.refuse(frame, "queue-misuse", "AllocTensor", fact, remedy)
+        return self._asc.refuse(frame, "queue-misuse", "AllocTensor", fact, remedy)
 
     def _tensor(self, buffer: Buffer, kind: ElementType) -> LocalTensor:
         return LocalTensor(self._asc, kind, buffer.lo, (buffer.hi - buffer.lo) // kind.size, self.position, buffer)
@@ -237,7 +237,8 @@ class TBuf:
             fact = f"bufOffset {offset} is {offset % BLOCK} past a multiple of {BLOCK}"
             asc.refuse(frame, "misaligned", call, fact, "it counts bytes; round each slice up to 32")
         if offset + size * kind.size > length:
-            fact = f"{size} elements of {kind} from byte {offset} end at {offset + size * kind.size}, the buffer has {length}"
+            end = offset + size * kind.size
+            fact = f"{size} elements of {kind} from byte {offset} end at {end}, the buffer has {length}"
             asc.refuse(frame, "out-of-bounds", call, fact, "InitBuffer with the sum of all slices")
         self.carved = max(self.carved, offset + size * kind.size)
         buffer = self.buffers[0]

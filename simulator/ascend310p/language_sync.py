@@ -22,19 +22,28 @@ SET, WAIT, BARRIER, BARRIER_ALL = "SetFlag", "WaitFlag", "PipeBarrier", "PipeBar
 class Sync:
     """`asc.TQueSync(PIPE_S, PIPE_V)`: a flag from the first pipe to the second; ids are those of SetFlag."""
 
-    __slots__ = ("_asc", "_event")
+    __slots__ = ("_asc", "_event", "_said")
 
-    def __init__(self, asc: SyncCalls, event: Event) -> None:
+    def __init__(self, asc: SyncCalls, event: Event, said: dict[int, SaidFlag]) -> None:
         self._asc = asc
         self._event = event
+        self._said = said  # what the core knows of the event's flags, by id
 
     def SetFlag(self, id: int) -> None:
         """Raise the flag when what the first pipe was given has ended."""
-        self._asc.set_flag(self._event, id, sys._getframe(1))
+        said = self._said.get(id) if type(id) is int else None
+        if said is None:
+            self._asc.set_flag(self._event, id, sys._getframe(1))
+        else:
+            self._asc.raise_flag(said, sys._getframe(1))
 
     def WaitFlag(self, id: int) -> None:
         """Hold the second pipe until the flag is up."""
-        self._asc.wait_flag(self._event, id, sys._getframe(1))
+        said = self._said.get(id) if type(id) is int else None
+        if said is None:
+            self._asc.wait_flag(self._event, id, sys._getframe(1))
+        else:
+            self._asc.lower_flag(said, sys._getframe(1))
 
 
 class SaidFlag:
@@ -54,14 +63,20 @@ V_V = SaidFlag(None, None, None)
 class SyncCalls(Speech):
     """What puts ops in order."""
 
-    _said: dict[tuple[Event, int], SaidFlag]
+    _said: dict[Event, dict[int, SaidFlag]]
     ids: dict[Event, list[bool]]  # of each HardEvent, which ids are allocated
     queue_keys: set[Key]  # flags that queues have set and not waited for
+
+    _barriers: list[Rows]  # by pipe
+
+    def prepare_syncs(self) -> None:
+        """Rows of what is said most often."""
+        self._barriers = [self._barrier_rows(BARRIER, pipe) for pipe in range(len(PIPES))]
 
     # Barriers
 
     def PipeBarrier(self, pipe: Any) -> None:
-        """What follows on the pipe starts when everything before on it has ended; PIPE_ALL: on every pipe, and S waits."""
+        """What follows on the pipe starts when all before on it has ended; PIPE_ALL: on every pipe, and S waits."""
         frame = sys._getframe(1)
         if type(pipe) is not Pipe:
             remedy = "give asc.PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL"
@@ -78,7 +93,7 @@ class SyncCalls(Speech):
 
     def _barrier(self, pipe: Pipe, frame: FrameType) -> None:
         core = self.core
-        descriptor = self._descriptor(self._barrier_rows(BARRIER, pipe), frame)
+        descriptor = self._descriptor(self._barriers[pipe], frame)
         try:
             core.barrier(core.pipes[pipe], descriptor)
         except Stuck as reason:
@@ -120,20 +135,19 @@ class SyncCalls(Speech):
         if source == target:
             fact = f"both ends are PIPE_{PIPES[source]}"
             self.refuse(frame, "unsupported", "TQueSync", fact, "on one pipe say PipeBarrier")
-        return Sync(self, HardEvent[f"{PIPES[source]}_{PIPES[target]}"])
+        event = HardEvent[f"{PIPES[source]}_{PIPES[target]}"]
+        return Sync(self, event, self._said.setdefault(event, {}))
 
     def set_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """SetFlag, said in `frame`."""
-        said = self._said.get((event, id)) if type(id) is int else None
-        if said is None:
-            said = self._say_flag(event, id, SET, frame)
+        said = self._said_before(event, id) or self._say_flag(event, id, SET, frame)
         if said is V_V:
             self._barrier(Pipe.V, frame)
         else:
             self.raise_flag(said, frame)
 
     def raise_flag(self, said: SaidFlag, frame: FrameType) -> None:
-        """A Set, of a queue's or by hand; set twice without a Wait between is a finding, judged in the order of issue."""
+        """A Set, of a queue's or by hand; twice without a Wait between is a finding, judged in the order of issue."""
         flag = said.flag
         flag.outstanding += 1
         descriptor = self._descriptor(said.set_rows, frame)
@@ -150,11 +164,13 @@ class SyncCalls(Speech):
 
     def wait_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """WaitFlag, said in `frame`."""
-        said = self._said.get((event, id)) if type(id) is int else None
-        if said is None:
-            said = self._say_flag(event, id, WAIT, frame)
+        said = self._said_before(event, id) or self._say_flag(event, id, WAIT, frame)
         if said is not V_V:
             self.lower_flag(said, frame)
+
+    def _said_before(self, event: Any, id: Any) -> SaidFlag | None:
+        known = self._said.get(event) if isinstance(event, Event) else None
+        return known.get(id) if known is not None and type(id) is int else None
 
     def lower_flag(self, said: SaidFlag, frame: FrameType) -> None:
         """A Wait, of a queue's or by hand."""
@@ -192,7 +208,7 @@ class SyncCalls(Speech):
             self.found(frame, "reserved-flag", call, fact, f"use 0..{self.spec.hand_event_ids - 1}, or AllocEventID")
         said = V_V if source == target else self.said_flag((source, target, number))
         if not by_hand and type(id) is int:
-            self._said[event, id] = said
+            self._said.setdefault(event, {})[id] = said
         return said
 
     # Ids

@@ -63,9 +63,9 @@ class VectorPlan:
     )  # fmt: skip
 
     def __init__(
-        self, name: str, compute: Compute, types: Types, sources: tuple[Access, ...], dst: Access, cost: tuple[int, int],
-        labels: int, *, scalar: Callable[[Any], Any] | None = None, alignment: int = 32, shape: tuple[int, ...],
-        workspace: bool = False,
+        self, name: str, compute: Compute, types: Types, sources: tuple[Access, ...], dst: Access,
+        cost: tuple[int, int], labels: int, *, scalar: Callable[[Any], Any] | None = None, alignment: int = 32,
+        shape: tuple[int, ...], workspace: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
         self.compute = compute
@@ -357,7 +357,7 @@ class VectorCalls(Speech):
             reads += writes
             offsets.append(at)
         if plan.workspace:
-            reads, writes = reads[:-1], (reads[-1], *writes)
+            reads, writes = reads[:-1], tuple(sorted((reads[-1], *writes)))
         args = None
         if self.ub is not None:
             needs = zip((*sources, dst), (*plan.need[1:], plan.need[0]), strict=True)
@@ -378,7 +378,8 @@ class VectorCalls(Speech):
         for lo, hi in writes:
             shadow.write(ub, lo, hi, dst.owner)
         if plan.workspace:
-            shadow.forget(ub, *writes[0])
+            room = sources[-1]
+            shadow.forget(ub, room.lo, room.lo + plan.need[-1] * room.type.size)
 
     # Checks of operands
 
@@ -442,7 +443,7 @@ class VectorCalls(Speech):
         if repeats is None:
             count = self.whole(mask, 1, 2**31, "count", name, frame)
             accesses = [dense(count, size) for size in sizes]
-            passes, shape = -(-count * max(sizes) // 256), (count,)
+            passes, shape = -(-count * max(sizes) // 256), one_axis(count)
         else:
             selected = self._lanes(mask, 256 // max(sizes), name, frame)
             passes = self.whole(repeats, 1, MOST_REPEATS, "repeatTime", name, frame)
@@ -632,6 +633,11 @@ class VectorCalls(Speech):
         sources = (mask, values, values)[: len(types) - 1]
         convert = None if len(types) == 4 else data.numpy.type
         return VectorPlan(name, vector.select, types, sources, values, cost, label, scalar=convert, shape=(count,))
+
+
+def one_axis(count: int) -> tuple[int, ...]:
+    """The shape of a count form."""
+    return (count,)
 
 
 def _target(dst: Access) -> Any:

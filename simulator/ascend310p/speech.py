@@ -123,16 +123,8 @@ class Speech:
     def _describe(self, rows: Rows, frame: FrameType) -> int:
         log = self.log
         shape = log.shapes.id(rows.shape) if rows.shape else -1
-        return log.describe(
-            Descriptor(
-                log.names.id(rows.name),
-                log.units.id(PIPES[rows.unit]),
-                self._place(frame),
-                self._region,
-                shape,
-                **rows.sizes,
-            )  # fmt: skip
-        )
+        name, unit = log.names.id(rows.name), log.units.id(PIPES[rows.unit])
+        return log.describe(Descriptor(name, unit, self._place(frame), self._region, shape, **rows.sizes))
 
     # Refusals and findings
 
@@ -168,7 +160,8 @@ class Speech:
         """Every so many calls: has the kernel said more, or run longer, than it may?"""
         if self.calls >= self._most_calls or self.core.now > self._max_cycles:
             where = self.log.site(self._place(frame))
-            fact = f"{self.name} is at cycle {self.core.now} at {where}: max_ops {self._most_calls} calls, max_cycles {self._max_cycles}"
+            limits = f"max_ops {self._most_calls} calls, max_cycles {self._max_cycles}"
+            fact = f"{self.name} is at cycle {self.core.now} at {where}: {limits}"
             raise LivelockError(Hazard("livelock", f"{fact}; mend the loop, or raise the limit", replay=self._replay))
         more = min(CALLS_BETWEEN_LOOKS, self._most_calls - self.calls)
         self.calls += more
@@ -181,8 +174,9 @@ class Speech:
         for pipe in self.core.pipes:
             if pipe.parked:
                 flag, _, descriptor = pipe.parked[0].what
+                since = self.log.site(self.log.descriptors[descriptor].site)
                 lines.append(
-                    f"  {pipe.name} waits for {flag.name} since {self.log.site(self.log.descriptors[descriptor].site)}, "
+                    f"  {pipe.name} waits for {flag.name} since {since}, "
                     f"{len(pipe.parked) - 1} commands behind it{lost_sets(flag)}"
                 )
         double = [flag for flag in self.core.flags.values() if flag.outstanding > 1]
@@ -195,7 +189,7 @@ class Speech:
     def element_type(self, given: Any, call: str, frame: FrameType) -> ElementType:
         if isinstance(given, ElementType):
             return given
-        self.refuse(
+        return self.refuse(
             frame, "bad-parameter", call, f"{given!r} is no element type", f"name one of {', '.join(map(repr, TYPES))}"
         )
 

@@ -158,7 +158,7 @@ class BinaryRepeatParams(NamedTuple):
 
 
 class DataCopyParams(NamedTuple):
-    """`blockCount` blocks of `blockLen` x 32 bytes; gaps, in 32 bytes, run from the end of one to the start of the next."""
+    """`blockCount` blocks of `blockLen` x 32 bytes; gaps, in 32 bytes, lie between the end of one and the next."""
 
     blockCount: int = 1
     blockLen: int = 0

@@ -192,7 +192,7 @@ class PipeRaceChecker(Observer):
             if bucket is None:
                 bucket = buckets[place] = Bucket()
             w0, w1, w2, w3 = newest_writes = bucket.newest_writes
-            r0, r1, r2, r3 = newest_reads = bucket.newest_reads
+            _, r1, r2, r3 = newest_reads = bucket.newest_reads
             in_order = True
             if w0 > clock[0] or w1 > clock[1] or w2 > clock[2] or w3 > clock[3]:
                 self._look(bucket, bucket.writes, "race-waw", pipe, epoch, clock, *_clip(place, shift, lo, hi))
@@ -253,7 +253,8 @@ class PipeRaceChecker(Observer):
                 self._found[key] = replace(known, count=known.count + 1)
                 continue
             did, does = VERBS[kind]
-            message = f"{second}\n  {does} what\n  {first}\n  {did}, and nothing puts one before the other; {_remedy(first, second)}"
+            fact = f"{second}\n  {does} what\n  {first}\n  {did}, and nothing puts one before the other"
+            message = f"{fact}; {_remedy(first, second)}"
             self._found[key] = Hazard(kind, message, (first, second), replay=self._replay)
 
     def findings(self) -> list[Hazard]:
@@ -299,4 +300,5 @@ def _without(spans: list[tuple[int, int]], covers: list[tuple[int, int]]) -> lis
 def _remedy(first: Involved, second: Involved) -> str:
     if first.unit == second.unit:
         return f"say PipeBarrier<PIPE_{first.unit}>() between them"
-    return f"say SetFlag<{first.unit}_{second.unit}> after the first and WaitFlag<{first.unit}_{second.unit}> before the second"
+    event = f"{first.unit}_{second.unit}"
+    return f"say SetFlag<{event}> after the first and WaitFlag<{event}> before the second"

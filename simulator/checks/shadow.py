@@ -120,8 +120,8 @@ class Shadow(Observer):
             at = writers.find(borrower, lo, hi)
             if at >= 0:
                 fact = (
-                    f"reads as {self._names[owner]} what {self._names[borrower]}, who borrowed these bytes, wrote last; "
-                    f"let the owner write them again first"
+                    f"reads as {self._names[owner]} what {self._names[borrower]}, who borrowed these bytes, wrote "
+                    f"last; let the owner write them again first"
                 )
                 self._note("live-alias", memory, row, at, hi, fact)
 

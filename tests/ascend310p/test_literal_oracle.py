@@ -118,7 +118,7 @@ class LiteralCore:
         pipe.last = max(pipe.last, end)
         self.cell(row, 2, self.time)
         self.cell(row, 3, end)
-        self.at(end, ENDS, row, self.finish, pipe, begin((self.time, end, row, *move)))
+        self.at(end, ENDS, row, self.finish, pipe, begin((self.time, end, row, 0, 0, *move)))
 
     def finish(self, pipe: LiteralPipe, written: Any) -> None:
         target, where, values = written

@@ -297,14 +297,16 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("bad-parameter", "repeatParams is", lambda asc, t: asc.Add(t, t, t, 64, 2, asc.UnaryRepeatParams())),
     ("bad-parameter", "the scalar is 'two'", lambda asc, t: asc.Adds(t, t, "two", 64)),
     ("bad-parameter", "an operand is a list", lambda asc, t: asc.Adds(t, [1.0], 1.0, 64)),
-    ("bad-parameter", "whole repeats", lambda asc, t: asc.Compare(t.ReinterpretCast(asc.uint8_t), t, t, asc.CMPMODE.LT, 10)),
+    ("bad-parameter", "whole repeats",
+     lambda asc, t: asc.Compare(t.ReinterpretCast(asc.uint8_t), t, t, asc.CMPMODE.LT, 10)),
     ("bad-parameter", "register that is not set",
      lambda asc, t: asc.Cast(t.ReinterpretCast(asc.half), t.ReinterpretCast(asc.int32_t), asc.RoundMode.CAST_NONE, 8)),
     ("out-of-bounds", "has 4096 elements, the call takes 4097", lambda asc, t: asc.Adds(t, t, 1.0, 4097)),
     ("misaligned", "4 past a multiple of 32", lambda asc, t: asc.Adds(t[1], t, 1.0, 8)),
     ("unsupported", "no Add of int64_t", lambda asc, t: asc.Add(*[t.ReinterpretCast(asc.int64_t)] * 3, 8)),
     ("unsupported", "no Exp of int32_t", lambda asc, t: asc.Exp(*[t.ReinterpretCast(asc.int32_t)] * 2, 8)),
-    ("unsupported", "CAST_RINT is not supported", lambda asc, t: asc.Cast(t.ReinterpretCast(asc.half), t, asc.RoundMode.CAST_RINT, 8)),
+    ("unsupported", "CAST_RINT is not supported",
+     lambda asc, t: asc.Cast(t.ReinterpretCast(asc.half), t, asc.RoundMode.CAST_RINT, 8)),
     ("unsupported", "Duplicate of int64_t", lambda asc, t: asc.Duplicate(t.ReinterpretCast(asc.int64_t), 0, 8)),
 ]  # fmt: skip
 
