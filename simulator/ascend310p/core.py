@@ -200,10 +200,15 @@ class Core:
             cells = self._cells
             cells.frombytes(pack_compact(descriptor, issue, leave, raised, NO_ROW, 0, 0, 0))
             row = len(cells) // CELLS - 1
-        self._raise(flag, raised, row)
-
-    def _raise(self, flag: Flag, cycle: int, row: int, known: Any = None) -> None:
         if self._order is not None:
+            self._order.flag_set(flag.key, None)
+        if self._bit or self._tell is not None or flag.target.parked:
+            self._raise(flag, raised, row, told=True)
+        else:
+            flag.raised.append((raised, row))
+
+    def _raise(self, flag: Flag, cycle: int, row: int, known: Any = None, told: bool = False) -> None:
+        if self._order is not None and not told:
             self._order.flag_set(flag.key, known)
         if self._tell is not None:
             self._tell.flag_set(flag.key)

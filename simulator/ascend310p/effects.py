@@ -126,13 +126,12 @@ class Timed:
     def op(self, pipe: int, effect: Effect) -> None:
         queue = self._queues[pipe - 1]
         queue.append(effect)
-        start, _, _, lo, hi, *_ = effect
-        if start < self._due:
-            self._due = start
-        if lo < self._low:
-            self._low = lo
-        if hi > self._high:
-            self._high = hi
+        if effect[0] < self._due:
+            self._due = effect[0]
+        if effect[3] < self._low:
+            self._low = effect[3]
+        if effect[4] > self._high:
+            self._high = effect[4]
         if len(queue) > 96:
             self.reach(queue[48][0])  # of a queue of 32 places, at most 32 have not started yet
 

@@ -31,16 +31,18 @@ class Sync:
 
     def SetFlag(self, id: int) -> None:
         """Raise the flag when what the first pipe was given has ended."""
-        said = self._said.get(id) if type(id) is int else None
-        if said is None:
+        try:
+            said = self._said[id]
+        except (KeyError, TypeError):
             self._asc.set_flag(self._event, id, sys._getframe(1))
         else:
             self._asc.raise_flag(said, sys._getframe(1))
 
     def WaitFlag(self, id: int) -> None:
         """Hold the second pipe until the flag is up."""
-        said = self._said.get(id) if type(id) is int else None
-        if said is None:
+        try:
+            said = self._said[id]
+        except (KeyError, TypeError):
             self._asc.wait_flag(self._event, id, sys._getframe(1))
         else:
             self._asc.lower_flag(said, sys._getframe(1))
@@ -78,6 +80,9 @@ class SyncCalls(Speech):
     def PipeBarrier(self, pipe: Any) -> None:
         """What follows on the pipe starts when all before on it has ended; PIPE_ALL: on every pipe, and S waits."""
         frame = sys._getframe(1)
+        if pipe is Pipe.V:
+            self._barrier(pipe, frame)
+            return
         if type(pipe) is not Pipe:
             remedy = "give asc.PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL"
             self.refuse(frame, "bad-parameter", BARRIER, f"pipe is {pipe!r}", remedy)
@@ -119,11 +124,21 @@ class SyncCalls(Speech):
 
     def SetFlag(self, event: Any, id: int) -> None:
         """Raise the flag when what its source pipe was given has ended."""
-        self.set_flag(event, id, sys._getframe(1))
+        try:
+            said = self._said[event][id]
+        except (KeyError, TypeError):
+            self.set_flag(event, id, sys._getframe(1))
+        else:
+            self.raise_flag(said, sys._getframe(1))
 
     def WaitFlag(self, event: Any, id: int) -> None:
         """Hold the flag's target pipe until it is up; the n-th Wait of a flag pairs with its n-th Set."""
-        self.wait_flag(event, id, sys._getframe(1))
+        try:
+            said = self._said[event][id]
+        except (KeyError, TypeError):
+            self.wait_flag(event, id, sys._getframe(1))
+        else:
+            self.lower_flag(said, sys._getframe(1))
 
     def TQueSync(self, source: Any, target: Any) -> Sync:
         """The flag from one pipe to another."""
@@ -140,7 +155,7 @@ class SyncCalls(Speech):
 
     def set_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """SetFlag, said in `frame`."""
-        said = self._said_before(event, id) or self._say_flag(event, id, SET, frame)
+        said = self._say_flag(event, id, SET, frame)
         if said is V_V:
             self._barrier(Pipe.V, frame)
         else:
@@ -164,13 +179,9 @@ class SyncCalls(Speech):
 
     def wait_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """WaitFlag, said in `frame`."""
-        said = self._said_before(event, id) or self._say_flag(event, id, WAIT, frame)
+        said = self._say_flag(event, id, WAIT, frame)
         if said is not V_V:
             self.lower_flag(said, frame)
-
-    def _said_before(self, event: Any, id: Any) -> SaidFlag | None:
-        known = self._said.get(event) if isinstance(event, Event) else None
-        return known.get(id) if known is not None and type(id) is int else None
 
     def lower_flag(self, said: SaidFlag, frame: FrameType) -> None:
         """A Wait, of a queue's or by hand."""
@@ -207,7 +218,7 @@ class SyncCalls(Speech):
             fact = f"eventID {number} by hand: 6 is the system's, 7 the queues'"
             self.found(frame, "reserved-flag", call, fact, f"use 0..{self.spec.hand_event_ids - 1}, or AllocEventID")
         said = V_V if source == target else self.said_flag((source, target, number))
-        if not by_hand and type(id) is int:
+        if not by_hand and said is not V_V and type(id) is int:
             self._said.setdefault(event, {})[id] = said
         return said
 
