@@ -64,6 +64,7 @@ class Core:
         self._order = order
         self._extra = extra
         self._cells = log.cells
+        self.scalar_end = start  # the last end of what S itself did
         self.stores_end = start  # the cycle at which every SetValue so far has landed
         for pipe in self.pipes:
             pipe.free = pipe.ready = pipe.last = start
@@ -144,7 +145,7 @@ class Core:
         value = None if target is None else self.effects.load(now, target, index, lo, hi)
         if self._order is not None:
             self._order.load(len(cells) // CELLS - 1, lo, hi)
-        self.now = now + cycles
+        self.now = self.scalar_end = now + cycles
         return value
 
     def store(
@@ -182,6 +183,7 @@ class Core:
         if flag.key[0] == 0:
             self.now = issue + self._say
             leave, raised = issue, max(issue, self.stores_end)
+            self.scalar_end = max(raised, self.scalar_end)
         else:
             if pipe.leaves[0] > issue:
                 issue = self._place(pipe)
@@ -264,6 +266,7 @@ class Core:
             raise Stuck(f"S waits for a flag that nothing raises: {flag.name}{lost_sets(flag)}")
         woken = max(issue, raised[0])
         row = self._sync_row(descriptor, issue, issue, woken, raised[1])
+        self.scalar_end = woken
         self.now = woken + self._say
         self._waited(flag, row, site)
 
@@ -300,6 +303,7 @@ class Core:
             pipe.pass_by(over)
             pipe.leaves.append(over)
         self._sync_row(descriptor, issue, issue, over)
+        self.scalar_end = over
         self.now = over + self._say
         if self._order is not None:
             self._order.barrier_all()
@@ -308,7 +312,7 @@ class Core:
     @property
     def end(self) -> int:
         """The last end of any pipe, S and its stores included."""
-        return max(self.now, self.stores_end, *(max(pipe.last, pipe.ready) for pipe in self.pipes[1:]))
+        return max(self.scalar_end, self.stores_end, *(max(pipe.last, pipe.ready) for pipe in self.pipes[1:]))
 
     # Parked pipes
 

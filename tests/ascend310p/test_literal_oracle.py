@@ -213,7 +213,7 @@ class LiteralCore:
     @property
     def end(self) -> int:
         cells = np.frombuffer(self.log.cells, np.int32).reshape(-1, CELLS)
-        return max(self.now, self.landed, int(cells[:, 3].max(initial=0)))
+        return max(self.landed, int(cells[:, 3].max(initial=0)))
 
     def fail_if_parked(self) -> None:
         self.drain()
