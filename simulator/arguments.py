@@ -66,7 +66,7 @@ def tensor_name(value: object) -> str:
     """`value` if it can name a tensor."""
     if not isinstance(value, str) or not is_name(value) or value in RESERVED:
         raise LaunchError(
-            f"tensor name {value!r}: wants a printable string; {', '.join(map(repr, RESERVED))} name other bytes"
+            f"tensor name {value!r}: wants a printable string; 'scratch' and 'slot' name other bytes, 'UB' too"
         )
     return value
 
