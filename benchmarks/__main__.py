@@ -56,7 +56,8 @@ def measure(session: Session, rows: Sequence[int], file: Path | None) -> None:
 
     measures = {
         1: speed.decode_rows, 2: speed.math_ops, 3: speed.numpy_overhead, 4: processes.pallas, 5: speed.growth,
-        6: processes.llama, 7: model.latencies, 8: model.gains, 9: processes.plugin_alone, 10: ascend.ops, 11: ascend.calls,
+        6: processes.llama, 7: model.latencies, 8: model.gains, 9: processes.plugin_alone, 10: ascend.ops,
+        11: ascend.calls,
         12: ascend.layer,
     }  # fmt: skip
     session.unit()

@@ -27,8 +27,8 @@ SECONDS = (160, 300)
 def vector_ops(x: Any, count: int, *, asc: Any) -> None:
     """`count` times Add and the barrier behind it."""
     a, b, c, _ = buffers(asc, 4, 128)
-    for each in (a, b, c):
-        asc.Duplicate(each, 1.0, 128)
+    for tensor in (a, b, c):
+        asc.Duplicate(tensor, 1.0, 128)
     asc.PipeBarrier(asc.PIPE_V)
     for _ in range(count):
         asc.Add(c, a, b, 128)
@@ -44,8 +44,8 @@ def buffers(asc: Any, count: int, floats: int) -> list[Any]:
 def chunk(x: Any, heads: int, *, asc: Any) -> None:
     """`heads` times the chunk's calls: two triangles of dots, three passes a coefficient, four triangular ones."""
     keys, values, scores, out, dot = buffers(asc, 5, TOKENS * D)
-    for each in (keys, values, scores, out):
-        asc.Duplicate(each, 0.01, TOKENS * D)
+    for tensor in (keys, values, scores, out):
+        asc.Duplicate(tensor, 0.01, TOKENS * D)
     asc.PipeBarrier(asc.PIPE_ALL)
     for _ in range(heads):
         for row in range(TOKENS):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key, Store
+from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key
 from pytest_kernbench.simulator.ascend310p.pipes import NO_ROW, Command, Flag, PipeState, park, unpark
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES
@@ -159,9 +159,11 @@ class Core:
         if land < self.stores_end:
             land = self.stores_end  # stores land in order
         self.stores_end = land
-        row = self._row(descriptor, now, now, land, offset)
+        cells = self._cells
+        cells.frombytes(pack_compact(descriptor, now, now, land, offset, 0, 0, 0))
+        row = len(cells) // CELLS - 1
         if target is not None:
-            self.effects.store(Store(land, row, target, index, value, lo, hi))
+            self.effects.store((land, row, target, index, value, lo, hi), now)
         if self._order is not None:
             self._order.store(row, lo, hi)
         self.now = now + self._say

@@ -7,10 +7,10 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import chain, permutations
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pytest_kernbench.simulator.memory.dtypes import Array
 
 NEVER = 2**62
 Key = tuple[int, int, int]  # source pipe, target pipe, id
+MOST_STORES = 256
 SYNCS = ("set", "wait", "barrier")
 PRIORITIES = tuple(permutations(range(4)))  # of S's stores and the three pipes
 
@@ -64,16 +65,8 @@ def _fold(compute: Callable[..., Any], values: Array, total: Array) -> Array:
     return total
 
 
-class Store(NamedTuple):
-    """A SetValue under way: it lands at `land`; bytes [lo, hi) of the core's addresses."""
-
-    land: int
-    number: int
-    target: Array
-    at: int
-    value: Any
-    lo: int
-    hi: int
+# A SetValue under way: the cycle at which it lands, number in the order of issue, target, element, value, lo, hi.
+Store = tuple[int, int, Array, int, Any, int, int]
 
 
 class Effects(Protocol):
@@ -84,8 +77,8 @@ class Effects(Protocol):
     def op(self, pipe: int, effect: Effect) -> None:
         """A pipe's op whose times are known."""
 
-    def store(self, store: Store) -> None:
-        """A posted SetValue."""
+    def store(self, store: Store, now: int) -> None:
+        """A SetValue that is posted at `now`."""
 
     def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
         """The element that S sees at `now`."""
@@ -100,14 +93,16 @@ class Effects(Protocol):
         """Everything that was said is over."""
 
 
-def overlay(value: Any, lo: int, hi: int, stores: Sequence[Store]) -> Any:
+def overlay(value: Any, lo: int, hi: int, stores: Iterable[Store]) -> Any:
     """`value` of bytes [lo, hi) as S sees it, which has issued `stores` that have not landed."""
+    over = [each for each in stores if each[5] < hi and lo < each[6]]
+    if not over:
+        return value
     raw = bytearray(np.asarray(value).tobytes())
-    for store in stores:
-        if store.lo < hi and lo < store.hi:
-            new = np.asarray(store.value, store.target.dtype).tobytes()
-            first, last = max(lo, store.lo), min(hi, store.hi)
-            raw[first - lo : last - lo] = new[first - store.lo : last - store.lo]
+    for _, _, target, _, stored, low, high in over:
+        new = np.asarray(stored, target.dtype).tobytes()
+        first, last = max(lo, low), min(hi, high)
+        raw[first - lo : last - lo] = new[first - low : last - low]
     return np.frombuffer(bytes(raw), value.dtype)[0]
 
 
@@ -118,9 +113,10 @@ class Timed:
 
     def __init__(self) -> None:
         self._queues: tuple[deque[Effect], ...] = (deque(), deque(), deque())
-        self._flying: list[tuple[int, int, Array, Any, Any, int, int]] = []  # end, number, target, elements, values, lo, hi
+        self._flying: list[tuple[int, int, Array, Any, Any, int, int]] = []  # as a Store, of ops too
         self._stores: deque[Store] = deque()
         self._due = NEVER  # nothing happens before
+        self._room = MOST_STORES  # for stores, before those that have landed are dropped
         self._low, self._high = NEVER, 0  # nothing is written outside
 
     def op(self, pipe: int, effect: Effect) -> None:
@@ -135,15 +131,22 @@ class Timed:
         if len(queue) > 96:
             self.reach(queue[48][0])  # of a queue of 32 places, at most 32 have not started yet
 
-    def store(self, store: Store) -> None:
-        land, number, target, at, value, lo, hi = store
-        heappush(self._flying, (land, number, target, at, value, lo, hi))
-        self._stores.append(store)
-        self._low, self._high = min(lo, self._low), max(hi, self._high)
-        if store.land < self._due:
-            self._due = store.land
-        while self._stores[0].land <= store.land - 64 and len(self._stores) > 1:
-            self._stores.popleft()
+    def store(self, store: Store, now: int) -> None:
+        land, _, _, _, _, lo, hi = store
+        heappush(self._flying, store)
+        stores = self._stores
+        stores.append(store)
+        if lo < self._low:
+            self._low = lo
+        if hi > self._high:
+            self._high = hi
+        if land < self._due:
+            self._due = land
+        if len(stores) > self._room:
+            self.reach(now)
+            while stores and stores[0][0] <= now:
+                stores.popleft()
+            self._room = max(MOST_STORES, 2 * len(stores))
 
     def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
         if self._due <= now and lo < self._high and self._low < hi:
@@ -152,7 +155,7 @@ class Timed:
         stores = self._stores
         if not stores:
             return value
-        while stores and stores[0].land <= now:
+        while stores and stores[0][0] <= now:
             stores.popleft()
         return overlay(value, lo, hi, stores) if stores else value
 
@@ -237,11 +240,11 @@ class Starved:
         while len(self._queues[pipe]) > self._depth and self._step():
             pass
 
-    def store(self, store: Store) -> None:
+    def store(self, store: Store, now: int) -> None:
         self._queues[0].append(store)
 
     def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
-        stores = [each for each in (*self._begun[0], *self._queues[0]) if isinstance(each, Store)]
+        stores = [each for each in (*self._begun[0], *self._queues[0]) if each[0] not in SYNCS]
         return overlay(target[index], lo, hi, stores) if stores else target[index]
 
     def flag_set(self, key: Key) -> None:
@@ -287,9 +290,10 @@ class Starved:
         return True
 
     def _end(self, pipe: int) -> None:
-        for each in self._begun[pipe] if pipe == 0 else reversed(self._begun[pipe]):
-            if isinstance(each, Store):
-                each.target[each.at] = each.value
-            else:
-                perform(each)
+        if pipe == 0:
+            for _, _, target, at, value, _, _ in self._begun[0]:
+                target[at] = value
+        else:
+            for effect in reversed(self._begun[pipe]):
+                perform(effect)
         self._begun[pipe].clear()

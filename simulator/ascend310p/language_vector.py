@@ -59,7 +59,7 @@ class VectorPlan:
 
     __slots__ = (
         "alignment", "compute", "dense", "dst", "folded", "in_place", "index", "latency", "name", "need", "occupancy",
-        "rows", "scalar", "scalar_type", "sources", "types", "workspace",
+        "rows", "scalar", "scalar_type", "sources", "spans", "types", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,7 @@ class VectorPlan:
         self.sources = sources
         self.dst = dst
         self.need = (dst.need, *(each.need for each in sources))
+        self.spans = tuple([need * kind.size for need, kind in zip(self.need, types, strict=True)])  # in bytes
         self.occupancy, self.latency = cost
         self.scalar = scalar
         self.scalar_type = types[-1].numpy.type  # of a scalar that needs no conversion
@@ -325,6 +326,30 @@ class VectorCalls(Speech):
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
     ) -> Prepared:
         """What does not change when the same call comes again with the same views."""
+        plan = self._known_plan(name, dst, sources, scalar, how, frame)
+        dubious = self._looks_dubious(plan, dst, sources) and (
+            self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
+        )
+        said = self._prepared_call(plan, dst, sources, dubious)
+        if len(self._prepared) >= MOST_PREPARED:
+            self._prepared.clear()
+        if type(how[0]) is not list:
+            self._prepared[name, how, dst, sources] = said
+        return said
+
+    def _known_plan(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> VectorPlan:
+        try:
+            types = (dst.type, *[each.type for each in sources])
+            found = self._rows.get((name, how, types))
+        except (AttributeError, TypeError):
+            found = None
+        return found or self._new_plan(name, dst, sources, scalar, how, frame)  # type: ignore[no-any-return]
+
+    def _new_plan(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> VectorPlan:
         for each in (dst, *sources):
             if not isinstance(each, LocalTensor):
                 fact = f"an operand is a {type(each).__name__}"
@@ -333,25 +358,35 @@ class VectorCalls(Speech):
             how = (tuple(how[0]), *how[1:])
         types = (dst.type, *[each.type for each in sources])
         try:
-            plan = self.shared((name, how, types), lambda: self._plan(name, how, types, scalar, frame))
+            return self.shared((name, how, types), lambda: self._plan(name, how, types, scalar, frame))
         except TypeError:
             remedy = "give numbers and the vendor's parameter structs"
-            self.refuse(frame, "bad-parameter", name, f"arguments {how!r}", remedy)
-        dubious = self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
-        said = self._prepared_call(plan, dst, sources, dubious)
-        if len(self._prepared) >= MOST_PREPARED:
-            self._prepared.clear()
-        self._prepared[name, how, dst, sources] = said
-        return said
+            return self.refuse(frame, "bad-parameter", name, f"arguments {how!r}", remedy)
+
+    @staticmethod
+    def _looks_dubious(plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...]) -> bool:
+        """Whether operands are worth a close look: most calls are in order, and new views come often."""
+        at = dst.lo
+        if dst.size < plan.need[0] or at % plan.alignment:
+            return True
+        end = at + plan.spans[0]
+        for number, each in enumerate(sources, 1):
+            lo = each.lo
+            if each.size < plan.need[number] or lo & 31 or (lo < end and at < lo + plan.spans[number]):
+                return True
+        return False
 
     def _prepared_call(
         self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], dubious: bool
     ) -> Prepared:
-        at = dst.lo
-        reads = tuple(
-            [(s.lo + lo, s.lo + hi) for s, a in zip(sources, plan.sources, strict=True) for lo, hi in a.ranges]
-        )
-        writes = tuple([(at + lo, at + hi) for lo, hi in plan.dst.ranges])
+        at, spans = dst.lo, plan.spans
+        if plan.dense:
+            reads = tuple([(each.lo, each.lo + size) for each, size in zip(sources, spans[1:], strict=True)])
+            writes: Spans = ((at, at + spans[0]),)
+        else:
+            pairs = zip(sources, plan.sources, strict=True)
+            reads = tuple([(each.lo + lo, each.lo + hi) for each, access in pairs for lo, hi in access.ranges])
+            writes = tuple([(at + lo, at + hi) for lo, hi in plan.dst.ranges])
         offsets = [each.lo for each in sources]
         if plan.in_place:
             reads += writes

@@ -35,7 +35,9 @@ def run_of(launch: Any) -> Any:
 def test_flags_balanced(run_of: Any) -> None:
     ka.assert_flags_balanced(run_of())
 
-    with pytest.raises(AssertionError, match=r"MTE2_MTE3 id 1 of block0 is set 1 times and waited for 0 times\n  last:"):
+    with pytest.raises(
+        AssertionError, match=r"MTE2_MTE3 id 1 of block0 is set 1 times and waited for 0 times\n  last:"
+    ):
         ka.assert_flags_balanced(run_of(unpaired=True))
     with pytest.raises(ValueError, match="log=True"):
         ka.assert_flags_balanced(run_of(log="data"))
@@ -67,7 +69,9 @@ def test_alignment_in_memory(run_of: Any) -> None:
     ka.assert_dma_aligned(run_of(at=8))
     ka.assert_dma_aligned(run_of(at=3), tensors=["y"])
 
-    with pytest.raises(AssertionError, match=r"starts 12 bytes past a multiple of 32 in x\n  first: .*DataCopy on MTE2"):
+    with pytest.raises(
+        AssertionError, match=r"starts 12 bytes past a multiple of 32 in x\n  first: .*DataCopy on MTE2"
+    ):
         ka.assert_dma_aligned(run_of(at=3))
 
 

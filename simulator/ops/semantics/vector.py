@@ -27,7 +27,8 @@ def _rounded_once(function: Callable[[Array], Array]) -> Compute:
 
 def axpy(values: Array, scalar: Any, out: Array) -> None:
     """out = scalar * values + out, rounded once; `values` may be half while `out` is float."""
-    total = np.multiply(values, scalar, dtype=np.float64)
+    total = values.astype(np.float64)
+    total *= scalar
     total += out
     out[...] = total
 
