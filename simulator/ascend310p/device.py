@@ -146,7 +146,7 @@ class Launch:
             raise LaunchError(str(error)) from None
         self._data = data
         self._checked = checked
-        self._syncs = syncs
+        self._syncs = self.log.has_syncs = syncs
         self._max_cycles = max_cycles
         self._calls_left = max_ops
         self._replay = f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})"

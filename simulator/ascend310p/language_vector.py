@@ -345,7 +345,7 @@ class VectorCalls(Speech):
             found = self._rows.get((name, how, types))
         except (AttributeError, TypeError):
             found = None
-        return found or self._new_plan(name, dst, sources, scalar, how, frame)  # type: ignore[no-any-return]
+        return found or self._new_plan(name, dst, sources, scalar, how, frame)
 
     def _new_plan(
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType

@@ -90,7 +90,7 @@ class CompactLog(OpLog):
         super().__init__()
         self.descriptors: list[Descriptor] = []
         self.first_rows: list[int] = []  # of each program
-        self._operand_rows: Ints | None = None
+        self.has_syncs = True  # synchronisation has rows
 
     def __len__(self) -> int:
         return len(self.cells) // CELLS
