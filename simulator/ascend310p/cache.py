@@ -28,6 +28,7 @@ class ScalarCache:
         self._contents: dict[int, tuple[Tensor, Array]] = {}  # by base of the host's tensor: what the cache sees
         self._dirty: dict[int, Tensor] = {}  # lines with stores in them
         self._outdated: set[int] = set()  # lines whose bytes in GM a DMA has changed since
+        self.stored: dict[int, int] = {}  # lines that were stored to, each with a row of it
 
     def touch(self, address: int) -> bool:
         """Have the line of `address`; whether it was there already."""
@@ -66,6 +67,7 @@ class ScalarCache:
         if tensor.cells is not None:
             self._bring(asc, _host(tensor), line, fill=line not in self._dirty)
         self._dirty[line] = _host(tensor)
+        self.stored.setdefault(line, len(asc.log))
         return None if tensor.cells is None else self._view(tensor)
 
     def _view(self, tensor: GlobalTensor) -> Array:
@@ -116,9 +118,6 @@ class ScalarCache:
     def _among(self, lines: Any, spans: Any) -> list[int]:
         size = self._line
         return [line for line in lines if any(lo < (line + 1) * size and line * size < hi for lo, hi in spans)]
-
-    def dirty_lines(self) -> list[int]:
-        return sorted(self._dirty)
 
 
 def _host(tensor: GlobalTensor) -> Tensor:

@@ -20,7 +20,7 @@ from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.speech import Judges
 from pytest_kernbench.simulator.ascend310p.tensors import GM_ALIGNMENT, GM_BASE, Pointer, Tensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import BY_NUMPY, PIPES, TYPES
-from pytest_kernbench.simulator.checks.blocks import conflicts
+from pytest_kernbench.simulator.checks.blocks import Footprint, conflicts, shared_lines
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
 from pytest_kernbench.simulator.checks.shadow import PAST, Memory, Shadow
 from pytest_kernbench.simulator.device import Run
@@ -151,7 +151,8 @@ class Launch:
         self._calls_left = max_ops
         self._replay = f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})"
         self._rows: dict[Any, Any] = {}
-        self._footprints: list[Any] = []
+        self._footprints: list[Footprint] = []
+        self._stored: list[dict[int, int]] = []
         self._ends = [0] * spec.cores
         self._header()
 
@@ -177,6 +178,7 @@ class Launch:
                 self._run_block(block, memories)
         if self._checked and self._blocks > 1:
             self.findings += conflicts(self._footprints, self._about, self._replay)
+            self.findings += shared_lines(self._stored, self.spec.cache_line_bytes, self._about, self._replay)
         for tensor in self._tensors.values():
             tensor.filled = tensor.filled or self._data
 
@@ -220,6 +222,7 @@ class Launch:
         self._calls_left = max(self._calls_left - asc.calls, 1)
         if judges is not None:
             self._footprints.append(judges.footprint)
+            self._stored.append(asc.cache.stored)
 
     def _judges(self, memories: dict[int, Memory]) -> Judges:
         shadow = Shadow(self._about, self._replay)

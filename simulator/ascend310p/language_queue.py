@@ -31,7 +31,7 @@ EVENTS: dict[TPosition, tuple[str, str] | None] = {
 class Buffer:
     """Bytes [lo, hi) of UB that a queue hands round; `returned` is the flag of its last FreeTensor."""
 
-    __slots__ = ("hi", "lo", "place", "returned", "state")
+    __slots__ = ("hi", "lo", "place", "returned", "state", "tensors")
 
     def __init__(self, lo: int, hi: int) -> None:
         self.lo = lo
@@ -39,6 +39,7 @@ class Buffer:
         self.state = FREE
         self.returned: Key | None = None
         self.place = 0  # where it was allocated, an id of the log's
+        self.tensors: dict[ElementType, LocalTensor] = {}  # the same view each time it comes round
 
 
 class TPipe:
@@ -125,7 +126,11 @@ class TQue:
         return self._asc.refuse(frame, "queue-misuse", "AllocTensor", fact, remedy)
 
     def _tensor(self, buffer: Buffer, kind: ElementType) -> LocalTensor:
-        return LocalTensor(self._asc, kind, buffer.lo, (buffer.hi - buffer.lo) // kind.size, self.position, buffer)
+        found = buffer.tensors.get(kind)
+        if found is None:
+            size = (buffer.hi - buffer.lo) // kind.size
+            found = buffer.tensors[kind] = LocalTensor(self._asc, kind, buffer.lo, size, self.position, buffer)
+        return found
 
     def EnQue(self, tensor: LocalTensor) -> None:
         """The buffer is full: hand it over when the pipe that filled it is done."""

@@ -1,7 +1,7 @@
 """What each unit of a core did with its time, and why it stood still: from the log alone.
 
-A pipe stands still for a flag, a barrier, or because S has not issued anything yet; S for a flag, for all pipes, or because a
-pipe's queue is full. PYTEST_DONT_REWRITE
+A pipe stands still for a flag, a barrier, or because S has not issued anything yet; S for a flag, for all pipes, or
+because a pipe's queue is full. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -12,9 +12,6 @@ from typing import Any
 from pytest_kernbench.simulator.checks.initialisation import Ranges
 from pytest_kernbench.simulator.errors import Hazard, Involved
 
-WAYS = (("race-waw", True, True), ("race-raw", True, False), ("race-raw", False, True))
-LINE = 64
-
 
 class Footprint:
     """What one block touched in memory, by kind of access and descriptor; a row of each stands for all."""
@@ -87,3 +84,26 @@ def _note(
         f"give each block its own bytes"
     )
     found[key] = Hazard(kind, message, (first, second), replay=replay)
+
+
+def shared_lines(
+    blocks: list[dict[int, int]], line: int, about: Callable[[int, int, int], Involved], replay: str
+) -> list[Hazard]:
+    """Lines of private caches that two blocks have stored to: what is written back last takes the other's bytes along.
+
+    `blocks`: for each block, a row for each line that it stored to. One finding a pair of source lines.
+    """
+    found: dict[tuple[Any, Any], Hazard] = {}
+    first_of: dict[int, tuple[int, int]] = {}
+    for number, stored in enumerate(blocks):
+        for place, row in stored.items():
+            other, earlier = first_of.setdefault(place, (number, row))
+            if other == number:
+                continue
+            first, second = (about(each, place * line, (place + 1) * line) for each in (earlier, row))
+            message = (
+                f"{second}\n  stores to the same line of {line} bytes as\n  {first}\n  and the line that is written "
+                f"back last undoes the other; give each block whole lines, or write by DMA"
+            )
+            found.setdefault((first.site, second.site), Hazard("stale-cache", message, (first, second), replay=replay))
+    return list(found.values())

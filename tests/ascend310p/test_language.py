@@ -209,6 +209,19 @@ def test_the_end_of_a_kernel_cleans_the_cache(launch: Any) -> None:
     assert outcome["y"][3] == 7
 
 
+@pytest.mark.adr("0310", "2.6", "6.1")
+def test_blocks_that_store_to_one_line_undo_each_other(launch: Any) -> None:
+    def kernel(y: Any, *, apart: int, asc: Any) -> None:
+        gm(asc, y).SetValue(apart * asc.GetBlockIdx(), 1.0)
+
+    spec = {"scalar_cache": "private"}
+    outcome = launch(kernel, y=(64, "float32"), apart=1, grid=3, data=True, spec=spec)
+    assert outcome.kinds == ["stale-cache"]
+    assert "same line of 64 bytes" in str(outcome.run.hazards[0])
+    assert not launch(kernel, y=(64, "float32"), apart=16, grid=3, data=True, spec=spec).kinds
+    assert not launch(kernel, y=(64, "float32"), apart=1, grid=3, data=True).kinds
+
+
 # Flags
 
 
