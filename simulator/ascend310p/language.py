@@ -68,6 +68,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self.cache = ScalarCache(self.spec)
         self.ids = {}
         self._said = {}
+        self._by_key = {}
         self._prepared = {}
         self.queue_keys = set()
         self.high_water = 0

@@ -66,6 +66,7 @@ class SyncCalls(Speech):
     """What puts ops in order."""
 
     _said: dict[Event, dict[int, SaidFlag]]
+    _by_key: dict[Key, SaidFlag]
     ids: dict[Event, list[bool]]  # of each HardEvent, which ids are allocated
     queue_keys: set[Key]  # flags that queues have set and not waited for
 
@@ -194,6 +195,12 @@ class SyncCalls(Speech):
 
     def said_flag(self, key: Key) -> SaidFlag:
         """A flag with the rows of its Sets and Waits."""
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = self._new_flag(key)
+        return found
+
+    def _new_flag(self, key: Key) -> SaidFlag:
         name = f"{PIPES[key[0]]}_{PIPES[key[1]]}"
         rows = [
             self.shared(

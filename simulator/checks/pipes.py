@@ -50,6 +50,13 @@ class Bucket:
         self.hi = 0
         self.room = FORGET
 
+    def cover(self, lo: int, hi: int) -> None:
+        """Entries reach over [lo, hi)."""
+        if lo < self.lo:
+            self.lo = lo
+        if hi > self.hi:
+            self.hi = hi
+
 
 def _learn(known: Known, other: Any) -> bool:
     """Add what `other` knows; whether anything was new."""
@@ -125,6 +132,8 @@ class PipeRaceChecker(Observer):
         epoch = self._epochs[pipe] + 1
         self._epochs[pipe] = epoch
         clock = self._issued(pipe, known)
+        if len(writes) == 1 and self._again(pipe, epoch, row, clock, reads, *writes[0]):
+            return
         touch = Touch(epoch, row, tuple(clock))
         for lo, hi in reads:
             self._look_before_read(pipe, epoch, clock, lo, hi)
@@ -134,6 +143,47 @@ class PipeRaceChecker(Observer):
             self._note_read(pipe, touch, lo, hi)
         if self._racing:
             self._report(row)
+
+    def _again(self, pipe: int, epoch: int, row: int, clock: Known, reads: Spans, lo: int, hi: int) -> bool:
+        """The common case in one step: every range lies in one bucket on the chip, and nothing in them can race."""
+        buckets = self._fine
+        c0, c1, c2, c3 = clock
+        if lo >> FINE != (hi - 1) >> FINE or hi > self._memory:
+            return False
+        target = buckets.get(lo >> FINE)
+        if target is None:
+            return False
+        w0, w1, w2, w3 = target.newest_writes
+        _, r1, r2, r3 = target.newest_reads
+        if w0 > c0 or w1 > c1 or w2 > c2 or w3 > c3 or r1 > c1 or r2 > c2 or r3 > c3:
+            return False
+        sources = []
+        for low, high in reads:
+            bucket = buckets.get(low >> FINE)
+            if bucket is None or low >> FINE != (high - 1) >> FINE or high > self._memory:
+                return False
+            w0, w1, w2, w3 = bucket.newest_writes
+            if w0 > c0 or w1 > c1 or w2 > c2 or w3 > c3 or len(bucket.reads) >= bucket.room:
+                return False
+            sources.append((bucket, low, high))
+        touch = Touch(epoch, row, (c0, c1, c2, c3))
+        if lo <= target.lo and hi >= target.hi:
+            target.writes = {(lo, hi, pipe): touch}
+            target.reads = {}
+            target.newest_reads = [0, 0, 0, 0]
+            target.newest_writes = [0, 0, 0, 0]
+            target.lo, target.hi = lo, hi
+        elif len(target.writes) >= target.room:
+            return False
+        else:
+            target.writes[lo, hi, pipe] = touch
+            target.cover(lo, hi)
+        target.newest_writes[pipe] = epoch
+        for bucket, low, high in sources:
+            bucket.reads[low, high, pipe] = touch
+            bucket.newest_reads[pipe] = epoch
+            bucket.cover(low, high)
+        return True
 
     def load(self, row: int, lo: int, hi: int) -> None:
         """A GetValue. It is over before S goes on, so nothing that follows races with it."""
