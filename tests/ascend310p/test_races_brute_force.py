@@ -136,7 +136,7 @@ class Order:
     def reach(self) -> set[tuple[int, int]]:
         """(a, b): the end of a comes before the start of b."""
         found = set()
-        for number, command in enumerate(self.program):
+        for number in range(len(self.program)):
             seen, todo = set(), [(number, "end")]
             while todo:
                 at = todo.pop()
@@ -144,10 +144,6 @@ class Order:
                     seen.add(at)
                     todo += self.after.get(at, ())
             found |= {(number, other) for other, moment in seen if moment == "start"}
-            if command.pipe == 0:  # S is in order with itself
-                found |= {
-                    (number, other) for other in range(number + 1, len(self.program)) if self.program[other].pipe == 0
-                }
         return found
 
 
@@ -158,12 +154,14 @@ def holds(spans: tuple[tuple[int, int], ...], byte: int) -> bool:
 def expected(program: list[Command]) -> set[tuple[str, int, int]]:
     """(kind, line of the first, line of the second)."""
     before = Order(program).reach()
+    by_s = [at for at, each in enumerate(program) if each.pipe == 0]
+    in_order = before | set(combinations(by_s, 2))  # S is in order with itself, though its stores end later
     bytes_ = {byte for each in program for lo, hi in each.reads + each.writes for byte in range(lo, hi, 4)}
     found: dict[tuple[int, int], str] = {}
     for byte in sorted(bytes_):
         touching = [at for at, each in enumerate(program) if holds(each.reads + each.writes, byte)]
         for first, second in combinations(touching, 2):
-            if (first, second) in before:
+            if (first, second) in in_order:
                 continue
             for kind, write, writes in (("race-war", False, True), ("race-waw", True, True), ("race-raw", True, False)):
                 one = program[first].writes if write else program[first].reads
