@@ -49,7 +49,7 @@ ACCUMULATING = ("Add", "Sub", "Mul", "Max", "Min")
 MOST_REPEATS, MOST_STRIDE, MOST_REDUCED_STRIDE = 255, 255, 65_535
 LONG = 4096
 VALID = b"\x01" * LONG
-MOST_PREPARED = 16_384
+MOST_PREPARED = 32_768
 Types = tuple[ElementType, ...]
 How = tuple[Any, ...]
 

@@ -16,6 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_kernbench.kernels.ascend310p.causal_conv1d import causal_conv1d
+from pytest_kernbench.kernels.ascend310p.pipeline import copy_compute_copy
+from pytest_kernbench.kernels.ascend310p.rms_norm import rms_norm
+from pytest_kernbench.kernels.ascend310p.softmax import scaled_row_softmax
+from pytest_kernbench.kernels.ascend310p.vector_add import vector_add
 from pytest_kernbench.simulator.ascend310p import device
 from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
@@ -317,3 +322,30 @@ def test_the_core_is_the_event_loop(program: Any, depth: int, monkeypatch: pytes
         assert mine == other
     assert ours[0] == theirs[0]
     assert ours[2] == theirs[2]
+
+
+def rows_of(name: str, kernel: Callable[..., None], sizes: dict[str, Any]) -> Any:
+    core, rng = Ascend310pCore(), np.random.default_rng(0)
+    dtype = "float32" if name == "pipeline" else "float16"
+    inputs = {"add": ("x", "y"), "norm": ("x", "weight"), "conv": ("x", "weight")}.get(name, ("x",))
+    tensors = [core.tensor(each, 2048, dtype, rng.standard_normal(2048)) for each in inputs]
+    out = core.tensor("out", 2048, dtype)
+    run = core.run(kernel, *tensors, out, **sizes, check=False, grid=2 if name in ("add", "norm") else 1)
+    return run.cycles, run.log.table().tolist(), run.array(out).tobytes()
+
+
+KERNELS: dict[str, Any] = {
+    "add": (vector_add, {"length": 2048, "tile": 256}),
+    "norm": (rms_norm, {"rows": 4, "width": 208}),
+    "softmax": (scaled_row_softmax, {"rows": 4, "width": 128, "scale": 0.5}),
+    "conv": (causal_conv1d, {"tokens": 8, "channels": 48}),
+    "pipeline": (copy_compute_copy, {"length": 2048, "tile": 256, "buffer_num": 2}),
+}
+
+
+@pytest.mark.adr("0310", "3.1")
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_is_the_same_in_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = rows_of(name, *KERNELS[name])
+    monkeypatch.setattr(device, "Core", LiteralCore)
+    assert rows_of(name, *KERNELS[name]) == ours
