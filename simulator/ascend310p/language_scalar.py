@@ -6,6 +6,7 @@ arithmetic on it is the device's. PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import sys
 from types import FrameType
 from typing import Any
 
@@ -193,8 +194,6 @@ class ScalarCalls(Speech):
         """The bytes of the owner's `tensor`, in the hands of a borrower."""
         lender = self._owners.get(owner, 0)
         if not lender:
-            import sys
-
             self.refuse(
                 sys._getframe(1), "bad-parameter", "borrow", f"nobody owns as {owner!r}", "asc.own(tensor, name) first"
             )

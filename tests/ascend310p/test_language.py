@@ -327,6 +327,28 @@ def test_a_queue_refuses_what_is_out_of_turn(words: str, say: Any, refusal: Any)
     assert words in refusal(kernel, "queue-misuse")
 
 
+@pytest.mark.adr("0310", "4.1")
+def test_a_queue_answers_without_changing(launch: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        pipe, queue = asc.TPipe(), asc.TQue(asc.TPosition.VECIN, 1)
+        pipe.InitBuffer(queue, 1, 256)
+
+        def answers() -> tuple[bool, bool, bool, int]:
+            counts = queue.GetTensorCountInQue()
+            return queue.HasIdleBuffer(), queue.VacantInQue(), queue.HasTensorInQue(), counts
+
+        assert answers() == (True, True, False, 0)
+        t = queue.AllocTensor(asc.float32)
+        assert t.GetPosition() is asc.TPosition.VECIN
+        assert answers() == (False, True, False, 0)
+        queue.EnQue(t)
+        assert answers() == answers() == (False, False, True, 1)
+        queue.FreeTensor(queue.DeQue())
+        assert answers() == (True, True, False, 0)
+
+    assert not launch(kernel).kinds
+
+
 @pytest.mark.adr("0310", "4.2")
 def test_a_queue_hands_over_on_the_pipe_that_takes_and_orders_no_pipe_with_itself(launch: Any) -> None:
     def kernel(x: Any, y: Any, *, asc: Any) -> None:
