@@ -14,7 +14,6 @@ from typing import Any, NoReturn, TypeVar
 
 from pytest_kernbench.simulator.ascend310p.core import Core, Stuck, lost_sets
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
-from pytest_kernbench.simulator.ascend310p.tensors import Tensor
 from pytest_kernbench.simulator.ascend310p.timing import Ascend310pTiming
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, TYPES, ElementType
 from pytest_kernbench.simulator.checks.blocks import Footprint
@@ -210,6 +209,3 @@ class Speech:
         if found is None:
             found = self._rows[key] = make()
         return found
-
-    def memory(self, tensor: Tensor) -> Memory | None:
-        return None if self._judges is None else self._judges.memories[tensor.number]
