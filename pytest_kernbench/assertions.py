@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_kernbench import comparisons, composites, messages, readings, rooflines
+from pytest_kernbench import comparisons, composites, messages, pipes, readings, rooflines
 from pytest_kernbench.hazards import ALLOCATION, RACES
 from pytest_kernbench.readings import say
 from pytest_kernbench.rooflines import roofline, serial_sum
@@ -21,19 +21,24 @@ __all__ = [
     "assert_bytes_read",
     "assert_composite_offload",
     "assert_deterministic",
+    "assert_dma_aligned",
     "assert_dma_reads_independent_of_group",
+    "assert_flags_balanced",
     "assert_gemm_count",
     "assert_issue_ahead",
     "assert_latency_between",
     "assert_matches_reference",
     "assert_neighbour_only_hops",
     "assert_no_races",
+    "assert_no_truncated_copy",
     "assert_no_use_after_recycle",
     "assert_overlap",
     "assert_queues_drained",
     "assert_reduction_rounds",
+    "assert_scalar_gm_accesses",
     "assert_schedule_independent",
     "assert_scratch_within",
+    "assert_ub_budget",
     "assert_work_scales_with_group",
     "roofline",
     "serial_sum",
@@ -309,7 +314,7 @@ def _other_summary(first: Run, again: Run) -> str | None:
 def assert_schedule_independent(
     make_run: Callable[..., Run], tensors: Collection[Any], seeds: Iterable[int] = range(5)
 ) -> None:
-    """Results have the same bits under the model's schedule, under jitter from each of `seeds`, and under late.
+    """Results have the same bits under the model's schedule, under jitter from each of `seeds`, under every late order.
 
     `make_run(schedule=..., seed=...)` makes everything anew, chip and tensors too, and returns a Run; `tensors` are
     those to compare, or their names. Raises AssertionError with schedule and seed, both values
@@ -321,7 +326,8 @@ def assert_schedule_independent(
     arrays = {name: usual.array(name) for name in (each if isinstance(each, str) else each.name for each in tensors)}
     if not arrays:
         raise ValueError("tensors is empty, so nothing would be compared: name the kernel's results")
-    for schedule, seed in [*(("jitter", seed) for seed in seeds), ("late", 0)]:
+    late = [("late", seed) for seed in range(usual.late_orders)]
+    for schedule, seed in [*(("jitter", seed) for seed in seeds), *late]:
         run = _under(make_run, schedule, seed)
         for name, array in arrays.items():
             changed = comparisons.changed_bits(run, name, array)
@@ -340,3 +346,56 @@ def _under(make_run: Callable[..., Run], schedule: str, seed: int) -> Run:
         count = f"{len(run.hazards)} findings under schedule {schedule!r}, seed {seed}, expected 0"
         raise AssertionError("\n\n".join([count, *map(str, run.hazards)]))
     return run
+
+
+# --- cores of pipes (Ascend 310P) -------------------------------------------------------------------------------------
+
+
+def assert_flags_balanced(run: Run) -> None:
+    """Every flag of every block is waited for as often as it is set, the flags of queues among them.
+
+    What a queue's last FreeTensor sets is waited for by nobody, so this is for kernels that set their flags by hand.
+    Raises AssertionError with the flag, both counts and its last row; ValueError for a log without flags. ADR-0310 3.3.
+    """
+    __tracebackhide__ = True
+    _hold(pipes.unbalanced(run.log))
+
+
+def assert_ub_budget(run: Run, planned: int) -> None:
+    """The kernel takes exactly the bytes of UB that the host's tiling counts.
+
+    `planned`: bytes, such as the sum of the buffers that the host computed. Raises AssertionError with both numbers.
+    ADR-0310 2.4.
+    """
+    __tracebackhide__ = True
+    _hold(pipes.other_budget(run, planned))
+
+
+def assert_scalar_gm_accesses(run: Run, expected: int, tensors: Sequence[str] | None = None) -> None:
+    """The scalar unit reads and writes `expected` elements of memory, all blocks together.
+
+    `tensors`: names, if not all are meant. Raises AssertionError with both counts and the first access past them;
+    ValueError for a tensor that the run does not have. ADR-0310 2.2.
+    """
+    __tracebackhide__ = True
+    _hold(pipes.wrong_scalar_count(run.log, expected, tensors))
+
+
+def assert_dma_aligned(run: Run, multiple: int = 32, tensors: Sequence[str] | None = None) -> None:
+    """Every DMA starts at a multiple of `multiple` bytes of its tensor in memory.
+
+    The device wants whole elements there; whole blocks are faster. `tensors`: names, if not all are meant.
+    Raises AssertionError with the first copy that does not; ValueError for a run without a DMA. ADR-0310 5.1.
+    """
+    __tracebackhide__ = True
+    _hold(pipes.misaligned_copy(run.log, multiple, tensors))
+
+
+def assert_no_truncated_copy(run: Run) -> None:
+    """The checkers found no copy that moves less than its count says.
+
+    For runs with `check="collect"`, which do not fail by themselves. Raises AssertionError with every such copy;
+    ValueError for a run with `check=False`, which was not looked at. ADR-0310 5.2.
+    """
+    __tracebackhide__ = True
+    _no_findings(run, ("truncated-copy",))

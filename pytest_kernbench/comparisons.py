@@ -101,12 +101,15 @@ def wrote(log: OpLog, tensor: Any, shape: Index, at: Index) -> str:
     rows = log.where(unit=WRITE_UNITS, writes=tensor.name)
     writers = [row for row in rows if _writes(row, home, tensor.name, byte)]
     if not writers:
-        return f"nothing in the run wrote byte {byte} of {tensor.name} of {log.programs[home]}"
+        whose = "" if home is None else f" of {log.programs[home]}"
+        return f"nothing in the run wrote byte {byte} of {tensor.name}{whose}"
     return f"written last by {say(log, max(writers, key=lambda row: (row.end, row.index)))}"
 
 
-def _home(log: OpLog, tensor: Any, lead: Index, at: Index) -> int:
-    """The program in whose memory the part of `tensor` lies that the leading axes `at` of `lead` name."""
+def _home(log: OpLog, tensor: Any, lead: Index, at: Index) -> int | None:
+    """The program in whose memory the part of `tensor` lies that the leading axes `at` of `lead` name; None: of all."""
+    if tensor.place == "shared":
+        return None
     if tensor.place == "local":
         return int(np.ravel_multi_index(at, lead)) if lead else 0
     cubes = lead[0] if lead else 1
@@ -114,10 +117,10 @@ def _home(log: OpLog, tensor: Any, lead: Index, at: Index) -> int:
     return (at[0] if at else 0) * (len(log.programs) // cubes) + rank
 
 
-def _writes(row: Row, home: int, tensor: str, byte: int) -> bool:
+def _writes(row: Row, home: int | None, tensor: str, byte: int) -> bool:
     there = row.peer if row.peer >= 0 else row.program
     spans = ((each.offset, each.offset + each.size) for each in row.operands if each.written and each.tensor == tensor)
-    return there == home and any(lo <= byte < hi for lo, hi in spans)
+    return home in (there, None) and any(lo <= byte < hi for lo, hi in spans)
 
 
 # Runs against each other

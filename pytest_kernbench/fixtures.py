@@ -6,7 +6,7 @@ Nothing heavy is imported before a fixture is asked for. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -17,9 +17,20 @@ if TYPE_CHECKING:
     from pytest_kernbench.running import RunKernel
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+    from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+    from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
     from pytest_kernbench.snapshots import OpLogSnapshot
 
-__all__ = ["ahbm_chip", "ahbm_spec", "kernbench_specs", "oplog_snapshot", "run_kernel"]
+__all__ = [
+    "ahbm_chip",
+    "ahbm_spec",
+    "ascend310p_core",
+    "ascend310p_spec",
+    "kernbench_specs",
+    "oplog_snapshot",
+    "run_kernel",
+]
+Spec = TypeVar("Spec", "AhbmSpec", "Ascend310pSpec")
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +47,7 @@ def ahbm_spec(request: pytest.FixtureRequest) -> AhbmSpec:
     """
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 
-    return _marked(AhbmSpec(), request)
+    return _marked(AhbmSpec(), "ahbm", request)
 
 
 @pytest.fixture
@@ -44,28 +55,49 @@ def ahbm_chip(ahbm_spec: AhbmSpec, request: pytest.FixtureRequest) -> AhbmChip:
     """An AHBM chip of the numbers in `ahbm_spec` and in the test's `ahbm` mark, new for every test."""
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 
-    return AhbmChip(_marked(ahbm_spec, request))
+    return AhbmChip(_marked(ahbm_spec, "ahbm", request))
 
 
-def _marked(spec: AhbmSpec, request: pytest.FixtureRequest) -> AhbmSpec:
-    """`spec` with the fields that the closest `ahbm` mark names."""
+@pytest.fixture
+def ascend310p_spec(request: pytest.FixtureRequest) -> Ascend310pSpec:
+    """Hardware numbers of a 310P core, with those of `@pytest.mark.ascend310p(**spec_fields)` in their place.
+
+    Override it for numbers of your own; the fields of a test's mark still win on its `ascend310p_core`.
+    """
+    from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
+
+    return _marked(Ascend310pSpec(), "ascend310p", request)
+
+
+@pytest.fixture
+def ascend310p_core(ascend310p_spec: Ascend310pSpec, request: pytest.FixtureRequest) -> Ascend310pCore:
+    """A 310P of the numbers in `ascend310p_spec` and in the test's `ascend310p` mark, new for every test."""
+    from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+
+    return Ascend310pCore(_marked(ascend310p_spec, "ascend310p", request))
+
+
+def _marked(spec: Spec, marker: str, request: pytest.FixtureRequest) -> Spec:
+    """`spec` with the fields that the closest mark of that name names."""
     from dataclasses import fields, replace
 
     from pytest_kernbench.simulator.errors import LaunchError
 
-    mark = request.node.get_closest_marker("ahbm")
+    mark = request.node.get_closest_marker(marker)
     given = {} if mark is None else mark.kwargs
     known = [field.name for field in fields(spec)]
     if mark is not None and mark.args:
-        pytest.fail(f"ahbm({', '.join(map(repr, mark.args))}): name the fields, as in ahbm(mesh_rows=2)", pytrace=False)
+        said, example = ", ".join(map(repr, mark.args)), f"{marker}({known[0]}={getattr(spec, known[0])!r})"
+        pytest.fail(f"{marker}({said}): name the fields, as in {example}", pytrace=False)
     for name in given:
         if name not in known:
             guess = ", ".join(nearest(name, known)) or ", ".join(known)
-            pytest.fail(f"ahbm({name}={given[name]!r}): AhbmSpec has no such field; nearest: {guess}", pytrace=False)
+            kind = type(spec).__name__
+            pytest.fail(f"{marker}({name}={given[name]!r}): {kind} has no such field; nearest: {guess}", pytrace=False)
     try:
         return replace(spec, **given)
     except LaunchError as error:
-        pytest.fail(f"ahbm mark: {error}", pytrace=False)
+        pytest.fail(f"{marker} mark: {error}", pytrace=False)
 
 
 @pytest.fixture

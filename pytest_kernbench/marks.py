@@ -21,6 +21,7 @@ _MARKERS = (
     "adr(document, *clauses): the clauses of a spec document that this test verifies",
     "allow_hazard(kind, *, reason): this test's runs have findings of this kind, and that is known",
     "ahbm(**spec_fields): this test's AHBM chip has these hardware numbers",
+    "ascend310p(**spec_fields): this test's Ascend 310P core has these hardware numbers",
 )
 _NAME_IN_EXPRESSION = r"(?<![\w.:/-])adr\d[\w.:/-]*"
 

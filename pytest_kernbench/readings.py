@@ -17,6 +17,7 @@ from pytest_kernbench.simulator.ops.log import NONE, OpLog, Row, Selection
 
 READ_UNITS = ("DMA_R", "MTE2")  # from a tensor in memory to the chip
 WRITE_UNITS = ("DMA_W", "MTE3")
+ON_CHIP = ("scratch", "slot", "UB")  # what a log calls bytes that are no tensor's
 Ints = npt.NDArray[np.int64]
 Read = tuple[int, tuple[tuple[int, int], ...]]  # program, and the ranges of the tensor
 
@@ -37,7 +38,7 @@ def of_programs(log: OpLog, selection: Selection, column: str | None = None) -> 
 
 def reads_of(log: OpLog, tensor: str) -> Selection:
     """The DMA reads of a tensor, panels among them. Raises ValueError for a tensor that the run does not have."""
-    known = [label for label in log.labels.values if label not in ("scratch", "slot")]
+    known = [label for label in log.labels.values if label not in ON_CHIP]
     if tensor not in known:
         raise ValueError(f"the run has no tensor {tensor!r}; it has {', '.join(known) or 'none'}")
     return log.where(unit=READ_UNITS, reads=tensor)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
     from pytest_kernbench.simulator.ahbm.timing import Timing
+    from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+    from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
     from pytest_kernbench.simulator.device import Run
     from pytest_kernbench.simulator.errors import (
         DeadlockError,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AhbmChip",
     "AhbmSpec",
+    "Ascend310pCore",
+    "Ascend310pSpec",
     "DeadlockError",
     "Hazard",
     "HazardError",
@@ -52,6 +56,8 @@ __all__ = [
 _HOME = {
     "AhbmChip": "ahbm.chip",
     "AhbmSpec": "ahbm.spec",
+    "Ascend310pCore": "ascend310p.device",
+    "Ascend310pSpec": "ascend310p.spec",
     "OpLog": "ops.log",
     "Retimed": "ops.retime",
     "RowMajor": "memory.layout",

@@ -26,6 +26,8 @@ class Run:
     tensors: dict[str, Any] = field(repr=False)  # the kernel's tensor arguments by name
     checked: bool  # whether the checkers ran: without them `hazards` is empty whatever happened
     _array: Callable[[Any], Array] = field(repr=False)
+    notes: tuple[Hazard, ...] = ()  # worth knowing, and no reason to fail
+    late_orders: int = 1  # how many orders the schedule "late" can take, one a seed
 
     @property
     def time_ns(self) -> float:

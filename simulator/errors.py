@@ -65,6 +65,7 @@ class KernelError(SimError):
     def __init__(self, hazard: Hazard) -> None:
         super().__init__(str(hazard))
         self.hazard = hazard
+        self.hazards: tuple[Hazard, ...] = (hazard,)  # a device puts what it found before in front
 
     @property
     def kind(self) -> str:
@@ -77,6 +78,7 @@ class DeadlockError(SimError):
     def __init__(self, hazard: Hazard) -> None:
         super().__init__(str(hazard))
         self.hazard = hazard
+        self.hazards: tuple[Hazard, ...] = (hazard,)  # a device puts what it found before in front
 
 
 class LivelockError(DeadlockError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_kernbench.simulator.ahbm import arguments
+from pytest_kernbench.simulator import arguments
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.ahbm.launch import Launch
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_kernbench.simulator.ahbm.arguments import whole
+from pytest_kernbench.simulator.arguments import whole
 from pytest_kernbench.simulator.memory.dtypes import Array, DType
 from pytest_kernbench.simulator.memory.space import Allocation, Region, covers, row_major
 from pytest_kernbench.simulator.ops.log import pack_operand

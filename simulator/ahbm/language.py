@@ -10,12 +10,12 @@ import math
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_kernbench.simulator.ahbm.arguments import is_name, whole
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer, merged_axes
 from pytest_kernbench.simulator.ahbm.language_gemm import GemmOps
 from pytest_kernbench.simulator.ahbm.language_math import MathOps
 from pytest_kernbench.simulator.ahbm.language_queue import QueueOps
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES
+from pytest_kernbench.simulator.arguments import is_name, whole
 from pytest_kernbench.simulator.memory.dtypes import bfloat16, float16, float32
 from pytest_kernbench.simulator.ops.log import NONE
 from pytest_kernbench.simulator.ops.op import Op

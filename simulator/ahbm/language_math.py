@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from ml_dtypes import finfo
 
-from pytest_kernbench.simulator.ahbm.arguments import whole
 from pytest_kernbench.simulator.ahbm.handles import Handle
 from pytest_kernbench.simulator.ahbm.speech import OWN_FILES, Shape, Speech
+from pytest_kernbench.simulator.arguments import whole
 from pytest_kernbench.simulator.memory.dtypes import DType, float32, uint8
 from pytest_kernbench.simulator.memory.space import Region
 from pytest_kernbench.simulator.ops.log import NONE, WIDTH, pack_row

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_kernbench.simulator.ahbm.arguments import Call
 from pytest_kernbench.simulator.ahbm.handles import Handle, Pointer
 from pytest_kernbench.simulator.ahbm.ipcq import Channel
 from pytest_kernbench.simulator.ahbm.language import Language
@@ -20,6 +19,7 @@ from pytest_kernbench.simulator.ahbm.scheduler import Scheduler
 from pytest_kernbench.simulator.ahbm.spec import DECIDES_ROWS
 from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.timing import Timing
+from pytest_kernbench.simulator.arguments import Call
 from pytest_kernbench.simulator.engine.loop import Kernel, Simulation
 from pytest_kernbench.simulator.engine.schedule import Schedule
 from pytest_kernbench.simulator.errors import DeadlockError, Hazard, LaunchError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from types import MappingProxyType
 
-from pytest_kernbench.simulator.ahbm.arguments import number
+from pytest_kernbench.simulator.arguments import number
 from pytest_kernbench.simulator.errors import LaunchError
 
 

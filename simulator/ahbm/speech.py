@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_kernbench.simulator.ahbm import arguments, handles
+from pytest_kernbench.simulator import arguments
+from pytest_kernbench.simulator.ahbm import handles
 from pytest_kernbench.simulator.ahbm.handles import Block, Handle, Pointer
 from pytest_kernbench.simulator.engine.loop import Kernel, Token
 from pytest_kernbench.simulator.errors import Hazard, KernelError, LaunchError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_kernbench.simulator.ahbm import arguments
+from pytest_kernbench.simulator import arguments
 from pytest_kernbench.simulator.ahbm.handles import Axes
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.memory.dtypes import POISON, Array, DType, uint8

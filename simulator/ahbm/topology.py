@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from pytest_kernbench.simulator.ahbm.arguments import is_name, whole, wholes
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
+from pytest_kernbench.simulator.arguments import is_name, whole, wholes
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.ops.unit import Route, Server
 

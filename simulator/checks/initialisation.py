@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,9 @@ class Ranges:
         covered = max(lo, self._ends[index]) if index >= 0 else lo
         following = self._starts[index + 1] if index + 1 < len(self._starts) else hi
         return covered, min(following, hi)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._starts, self._ends, strict=True)
 
     def __contains__(self, number: int) -> bool:
         return self.missing(number, number + 1) is None

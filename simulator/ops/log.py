@@ -156,7 +156,7 @@ class OpLog:
         if not -len(self) <= index < len(self):
             raise IndexError(f"row {index} of a log of {len(self)} rows")
         index %= len(self)
-        cells = self.cells[index * WIDTH : (index + 1) * WIDTH]
+        cells = self._full(index)
         return Row(
             index, self.names.values[cells[NAME]], self.units.values[cells[UNIT]], cells[PROGRAM], cells[ISSUE],
             cells[START], cells[FREE], cells[END], cells[BYTES], cells[CHARGED], cells[WORK],
@@ -168,12 +168,23 @@ class OpLog:
     def __iter__(self) -> Iterator[Row]:
         return (self[index] for index in range(len(self)))
 
+    def _full(self, index: int) -> array[int]:
+        """The cells of a row, by column."""
+        return self.cells[index * WIDTH : (index + 1) * WIDTH]
+
     def _operands(self, cells: array[int]) -> tuple[Operand, ...]:
-        found = []
-        for number in range(cells[READS] + cells[WRITES]):
-            label, offset, size = self.operand_cells[(cells[OPERANDS] + number) * 3 :][:3]
-            found.append(Operand(self.labels.values[label], offset, size, number >= cells[READS]))
-        return tuple(found)
+        return tuple(
+            Operand(self.labels.values[label], offset, size, number >= cells[READS])
+            for number, (label, offset, size) in enumerate(self._operand_cells(cells))
+        )
+
+    def _operand_cells(self, cells: array[int]) -> list[tuple[int, int, int]]:
+        """(label, offset, size) of the operands of a row."""
+        first = cells[OPERANDS] * 3
+        return [
+            (*self.operand_cells[at : at + 3],)  # type: ignore[misc]
+            for at in range(first, first + 3 * (cells[READS] + cells[WRITES]), 3)
+        ]
 
     @property
     def all(self) -> Selection:

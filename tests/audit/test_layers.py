@@ -9,7 +9,8 @@ import pytest
 OWN = "pytest_kernbench"
 BASE = {"simulator.errors", "simulator.probes"}
 UNITS = BASE | {"simulator.engine", "simulator.memory"}
-DEVICES = {"simulator.ahbm"}
+DEVICES = {"simulator.ahbm", "simulator.ascend310p"}
+HOST = {"simulator.arguments"}
 
 # A module belongs to the longest name that begins its own. Imports for the type checker alone count as well.
 LAYERS: dict[str, set[str]] = {
@@ -20,7 +21,9 @@ LAYERS: dict[str, set[str]] = {
     "simulator.ops": UNITS,
     "simulator.checks": BASE,
     "simulator.device": UNITS | {"simulator.ops"},
-    "simulator.ahbm": UNITS | {"simulator.ops", "simulator.device", "simulator.checks"},
+    "simulator.arguments": {"simulator.errors"},
+    "simulator.ahbm": UNITS | HOST | {"simulator.ops", "simulator.device", "simulator.checks"},
+    "simulator.ascend310p": UNITS | HOST | {"simulator.ops", "simulator.device", "simulator.checks"},
     "simulator": UNITS | {"simulator.ops", "simulator.device", "simulator.checks"} | DEVICES,
     "kernels": set(),
     "specs": {OWN},
@@ -82,6 +85,8 @@ def test_every_layer_of_the_table_exists_and_imports_were_found(modules: dict[st
         ("pytest_kernbench.kernels.ahbm.decode", "from pytest_kernbench.simulator.memory import dtypes"),
         ("pytest_kernbench.fixtures", "def late():\n    from pytest_kernbench.kernels import ahbm"),
         ("pytest_kernbench.simulator.ahbm.chip", "from pytest_kernbench.documents import parse"),
+        ("pytest_kernbench.simulator.ahbm.chip", "from pytest_kernbench.simulator.ascend310p import spec"),
+        ("pytest_kernbench.simulator.ascend310p.device", "from pytest_kernbench.simulator.ahbm.spec import AhbmSpec"),
     ],
 )
 def test_the_audit_finds_a_wrong_import(tmp_path: Path, module: str, statement: str) -> None:

@@ -25,7 +25,7 @@ def test_a_helper_documents_promise_failure_and_clause(helper: Callable[..., Non
 
     assert text.split("\n")[0].endswith((".", ":"))
     assert "Raises AssertionError" in text
-    assert "ADR-00" in text
+    assert "ADR-0" in text
     for name in list(inspect.signature(helper).parameters)[1:]:
         assert f"`{name}`" in text, f"the docstring says nothing about {name}"
 

@@ -18,7 +18,7 @@ import numpy as np
 from pytest_kernbench.simulator.errors import LaunchError
 
 MOST_AXES = 32  # numpy's, in its oldest version that is supported
-RESERVED = ("scratch", "slot")  # what the log calls bytes that are no tensor's
+RESERVED = ("scratch", "slot", "UB")  # what the log calls bytes that are no tensor's
 
 
 def whole(value: object) -> int | None:
@@ -66,7 +66,7 @@ def tensor_name(value: object) -> str:
     """`value` if it can name a tensor."""
     if not isinstance(value, str) or not is_name(value) or value in RESERVED:
         raise LaunchError(
-            f"tensor name {value!r}: wants a printable string; {' and '.join(map(repr, RESERVED))} name other bytes"
+            f"tensor name {value!r}: wants a printable string; 'scratch' and 'slot' name other bytes, 'UB' too"
         )
     return value
 
@@ -83,7 +83,7 @@ def array(what: str, values: Any) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 class Call(NamedTuple):
-    """A kernel and what it is called with, `tl` aside; `code` is where its lines are, `named` the arguments by name."""
+    """A kernel and its arguments, the language aside; `code` is where its lines are, `named` has arguments by name."""
 
     kernel: Callable[..., Any]
     name: str
@@ -93,25 +93,30 @@ class Call(NamedTuple):
     named: dict[str, Any]
 
 
-def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """The call `kernel(*args, tl=..., **kwargs)`; a partial's own arguments come before."""
+def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], language: str = "tl") -> Call:
+    """The call `kernel(*args, tl=..., **kwargs)`; `language` names the argument. A partial's own come before."""
     while isinstance(kernel, functools.partial):
         args, kwargs, kernel = (*kernel.args, *args), {**kernel.keywords, **kwargs}, kernel.func
     name = getattr(kernel, "__name__", type(kernel).__name__)
     code, signature = _code(kernel), _signature(kernel)
-    if code is None or signature is None or "tl" not in signature.parameters:
-        raise LaunchError(f"{kernel!r} is not a kernel: it takes no argument `tl`; write def kernel(..., *, tl)")
+    if code is None or signature is None or language not in signature.parameters:
+        raise LaunchError(
+            f"{kernel!r} is not a kernel: it takes no argument `{language}`; write def kernel(..., *, {language})"
+        )
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise LaunchError(f"kernel {name} is a generator or async: its body would not run; write a plain function")
-    if "tl" in kwargs:
-        raise LaunchError(f"kernel {name} was given tl = {kwargs['tl']!r}: each program gets its own; leave it out")
+    if language in kwargs:
+        raise LaunchError(
+            f"kernel {name} was given {language} = {kwargs[language]!r}: each program gets its own; leave it out"
+        )
     try:
-        named = signature.bind(*args, tl=None, **kwargs).arguments
+        named = signature.bind(*args, **{language: None}, **kwargs).arguments
     except TypeError as error:
         raise LaunchError(
-            f"kernel {name}{signature}: {error}; give every argument but tl, by position where run has one of its name"
+            f"kernel {name}{signature}: {error}; give every argument but {language}, by position where run has one of "
+            "its name"
         ) from None
-    del named["tl"]
+    del named[language]
     return Call(kernel, name, code, args, kwargs, named)
 
 

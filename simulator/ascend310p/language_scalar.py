@@ -1,0 +1,214 @@
+"""`asc`'s scalar unit: GetValue, SetValue, and the views a kernel takes of its tensors.
+
+GetValue blocks and reads what is there now; SetValue is posted. A value is a scalar of the element's own type, so that
+arithmetic on it is the device's. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
+from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
+from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Pointer, Tensor
+from pytest_kernbench.simulator.ascend310p.vocabulary import ElementType, Pipe
+from pytest_kernbench.simulator.memory.dtypes import Array
+
+MOST = 2**31
+
+
+class ScalarCalls(Speech):
+    """What the scalar unit does to memory."""
+
+    cache: ScalarCache
+    _ub_cycles: int
+    _get_rows: dict[int, Rows]  # by size of the element
+    _set_rows: dict[int, Rows]
+
+    def prepare_scalar(self) -> None:
+        """Rows and cost of what is said most often."""
+        self._ub_cycles = self.spec.scalar_ub_cycles
+        self._get_rows = {size: self._scalar_rows("GetValue", "UB", size) for size in (1, 2, 4, 8)}
+        self._set_rows = {size: self._scalar_rows("SetValue", "UB", size) for size in (1, 2, 4, 8)}
+
+    # UB
+
+    def load_local(self, tensor: LocalTensor, index: int, frame: FrameType) -> Any:
+        """GetValue of a LocalTensor."""
+        if type(index) is not int or not 0 <= index < tensor.size:
+            index = self._index(tensor, index, "GetValue", frame)
+        kind = tensor.type
+        lo = tensor.lo + index * kind.size
+        descriptor = self._descriptor(self._get_rows[kind.size], frame)
+        value = self.core.load(descriptor, self._ub_cycles, lo, tensor.cells, index, lo, lo + kind.size)
+        judges = self._judges
+        if judges is not None and (judges.shadow.suspicious or judges.ub.valid.find(0, lo, lo + kind.size) >= 0):
+            row = len(self.log) - 1
+            judges.shadow.read(judges.ub, row, lo, lo + kind.size, tensor.owner, row in judges.races.racy_rows)
+        return kind.numpy.type(0) if value is None else value
+
+    def store_local(self, tensor: LocalTensor, index: int, value: Any, frame: FrameType) -> None:
+        """SetValue of a LocalTensor."""
+        if type(index) is not int or not 0 <= index < tensor.size:
+            index = self._index(tensor, index, "SetValue", frame)
+        kind = tensor.type
+        lo = tensor.lo + index * kind.size
+        if type(value) is not kind.numpy.type:
+            value = self._element(kind, value, frame)
+        descriptor = self._descriptor(self._set_rows[kind.size], frame)
+        self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+        if self._judges is not None:
+            self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
+
+    def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
+        """Rows of one element; those of GM are told apart by tensor and by whether the cache had the line."""
+        span = ((self.log.labels.id(label), size),)
+        sides: dict[str, Any] = (
+            {"reads": span} if name == "GetValue" else {"writes": span, "occupancy": self.spec.sync_cycles}
+        )
+        key = (name, size) if hit is None else (name, label, size, hit)
+        return self.shared(key, lambda: Rows(Pipe.S, name, bytes=size, **sides))
+
+    def _element(self, kind: ElementType, value: Any, frame: FrameType) -> Any:
+        try:
+            return kind.numpy.type(value)
+        except (TypeError, ValueError, OverflowError):
+            self.refuse(
+                frame, "bad-parameter", "SetValue", f"the value is {value!r}", f"give a number that {kind} holds"
+            )
+
+    def _index(self, tensor: LocalTensor | GlobalTensor, index: Any, call: str, frame: FrameType) -> int:
+        whole = self.whole(index, -MOST, MOST, "index", call, frame)
+        if not 0 <= whole < tensor.size:
+            fact = f"element {whole} of {tensor!r}"
+            self.refuse(frame, "out-of-bounds", call, fact, f"elements are 0..{tensor.size - 1}")
+        return whole
+
+    # GM
+
+    def load_global(self, tensor: GlobalTensor, index: int, frame: FrameType) -> Any:
+        """GetValue of a GlobalTensor: through the scalar unit's own cache."""
+        host, index, lo = self._there(tensor, index, "GetValue", frame)
+        kind = tensor.type
+        hit = self.cache.touch(lo)
+        cycles = self.spec.scalar_gm_hit_cycles if hit else self.spec.scalar_gm_miss_cycles
+        rows = self._scalar_rows("GetValue", host.name, kind.size, hit)
+        cells = self.cache.cells_to_load(self, tensor, lo, hit, frame)
+        descriptor = self._descriptor(rows, frame)
+        value = self.core.load(descriptor, cycles, lo - host.base, cells, index, lo, lo + kind.size)
+        judges = self._judges
+        if judges is not None:
+            row = len(self.log) - 1
+            judges.footprint.add(False, descriptor, row, lo, lo + kind.size)
+            judges.shadow.read(judges.memories[host.number], row, lo, lo + kind.size, 0, row in judges.races.racy_rows)
+        return kind.numpy.type(0) if value is None else value
+
+    def store_global(self, tensor: GlobalTensor, index: int, value: Any, frame: FrameType) -> None:
+        """SetValue of a GlobalTensor."""
+        host, index, lo = self._there(tensor, index, "SetValue", frame)
+        kind = tensor.type
+        hit = self.cache.touch(lo)
+        cycles = self.spec.scalar_gm_hit_cycles if hit else self.spec.scalar_gm_miss_cycles
+        descriptor = self._descriptor(self._scalar_rows("SetValue", host.name, kind.size, hit), frame)
+        cells = self.cache.cells_to_store(self, tensor, lo)
+        value = self._element(kind, value, frame)
+        row = self.core.store(descriptor, cycles, lo - host.base, cells, index, value, lo, lo + kind.size)
+        judges = self._judges
+        if judges is not None:
+            judges.footprint.add(True, descriptor, row, lo, lo + kind.size)
+            judges.shadow.write(judges.memories[host.number], lo, lo + kind.size)
+
+    def _there(self, tensor: GlobalTensor, index: Any, call: str, frame: FrameType) -> tuple[Tensor, int, int]:
+        """The host's tensor, the element, its address."""
+        if tensor.tensor is None:
+            self.refuse(frame, "bad-parameter", call, f"{tensor!r}", "SetGlobalBuffer first")
+        if type(index) is not int or not 0 <= index < tensor.size:
+            index = self._index(tensor, index, call, frame)
+        return tensor.tensor, index, tensor.lo + index * tensor.type.size
+
+    # Views
+
+    def set_global_buffer(self, view: GlobalTensor, buffer: Any, size: Any, frame: FrameType) -> None:
+        """SetGlobalBuffer: `size` elements of the view's type from the pointer on."""
+        call, kind = "SetGlobalBuffer", view.type
+        if not isinstance(buffer, Pointer):
+            fact = f"buffer is a {type(buffer).__name__}"
+            self.refuse(
+                frame, "bad-parameter", call, fact, "pass a tensor among the kernel's arguments, or one + elements"
+            )
+        host = buffer.tensor
+        start = buffer.element * host.type.size
+        left = (host.nbytes - start) // kind.size
+        count = left if size is None else self.whole(size, 0, MOST, "bufferSize", call, frame)
+        if start < 0 or count > left or left < 0:
+            fact = f"{count} elements of {kind} from byte {start} of {host.name}, which has {host.nbytes} bytes"
+            self.refuse(frame, "out-of-bounds", call, fact, "check offset and size: they count elements")
+        if start % kind.size:
+            fact = f"byte {start} of {host.name} is not a multiple of {kind.size}"
+            self.refuse(frame, "misaligned", call, fact, "start at a whole element")
+        view.tensor, view.lo, view.size = host, host.base + start, count
+        view.cells = self.gm_cells(host, start, count, kind)
+
+    def gm_cells(self, host: Tensor, start: int, count: int, kind: ElementType) -> Array | None:
+        """Elements of GM, if the run has data."""
+        return None if self.ub is None else host.bytes[start : start + count * kind.size].view(kind.numpy)
+
+    def global_from(self, view: GlobalTensor, offset: Any, frame: FrameType) -> GlobalTensor:
+        """`tensor[offset]`, in elements, to the end of the buffer."""
+        at = self.whole(offset, -MOST, MOST, "offset", "GlobalTensor[]", frame)
+        if view.tensor is None or not 0 <= at <= view.size:
+            self.refuse(
+                frame, "out-of-bounds", "GlobalTensor[]", f"element {at} of {view!r}", f"offsets are 0..{view.size}"
+            )
+        part = GlobalTensor(view.asc, view.type)
+        part.tensor, part.lo, part.size = view.tensor, view.lo + at * view.type.size, view.size - at
+        part.cells = None if view.cells is None else view.cells[at:]
+        return part
+
+    def local_from(self, tensor: LocalTensor, offset: Any, frame: FrameType) -> LocalTensor:
+        """`tensor[offset]`, in elements, to the end of the tensor."""
+        at = self.whole(offset, -MOST, MOST, "offset", "LocalTensor[]", frame)
+        if not 0 <= at <= tensor.size:
+            self.refuse(
+                frame, "out-of-bounds", "LocalTensor[]", f"element {at} of {tensor!r}", f"offsets are 0..{tensor.size}"
+            )
+        return self._view(tensor, tensor.type, tensor.lo + at * tensor.type.size, tensor.size - at)
+
+    def reinterpret(self, tensor: LocalTensor, type: Any, frame: FrameType) -> LocalTensor:
+        """The same bytes, counted in other elements."""
+        kind = self.element_type(type, "ReinterpretCast", frame)
+        return self._view(tensor, kind, tensor.lo, tensor.size * tensor.type.size // kind.size)
+
+    def _view(self, tensor: LocalTensor, kind: ElementType, lo: int, size: int) -> LocalTensor:
+        return LocalTensor(tensor.asc, kind, lo, size, tensor.position, tensor.buffer, tensor.owner)
+
+    # Owners
+
+    def own(self, tensor: LocalTensor, name: str) -> LocalTensor:
+        """The tensor as its owner sees it: `live-alias` if it reads what a borrower wrote last."""
+        return self._owned(tensor, name, 0)
+
+    def borrow(self, tensor: LocalTensor, owner: str, as_: str) -> LocalTensor:
+        """The bytes of the owner's `tensor`, in the hands of a borrower."""
+        lender = self._owners.get(owner, 0)
+        if not lender:
+            self.refuse(
+                sys._getframe(1), "bad-parameter", "borrow", f"nobody owns as {owner!r}", "asc.own(tensor, name) first"
+            )
+        return self._owned(tensor, as_, lender)
+
+    _owners: dict[str, int]
+
+    def _owned(self, tensor: LocalTensor, name: str, lender: int) -> LocalTensor:
+        judges = self._judges
+        if judges is None:
+            self._owners[name] = 1
+            return tensor
+        number = self._owners.get(name)
+        if number is None:
+            number = self._owners[name] = judges.shadow.own(judges.ub, name, lender)
+        view = self._view(tensor, tensor.type, tensor.lo, tensor.size)
+        view.owner = number
+        return view

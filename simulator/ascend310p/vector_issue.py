@@ -1,0 +1,219 @@
+"""Issues vector calls: checks of operands, their bytes and views, prepared once for the views of a call.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+from pytest_kernbench.simulator.ascend310p.core import Stuck
+from pytest_kernbench.simulator.ascend310p.geometry import overlapping
+from pytest_kernbench.simulator.ascend310p.speech import Spans
+from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
+from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan, VectorPlans
+
+LONG = 4096
+VALID = b"\x01" * LONG
+MOST_PREPARED = 32_768
+
+
+class Prepared(NamedTuple):
+    """A call on certain views. `dubious`: its operands have a finding, which is made each time."""
+
+    plan: VectorPlan
+    offsets: tuple[int, int, int, int]
+    args: tuple[Any, ...] | None
+    reads: Spans
+    writes: Spans
+    dubious: bool
+
+
+class VectorIssue(VectorPlans):
+    """From a call to the core and the checkers."""
+
+    _prepared: dict[Any, Prepared]
+
+    def _vector(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> None:
+        try:
+            said = self._prepared.get((name, how, dst, sources))
+        except TypeError:  # a mask as a list
+            said = None
+        if said is None:
+            said = self._prepare(name, dst, sources, scalar, how, frame)
+        plan = said.plan
+        args = said.args
+        if plan.scalar is not None:
+            value = scalar if type(scalar) is plan.scalar_type else plan.scalar(scalar)
+            if args is not None:
+                args = (*args[:-1], value, args[-1])
+        if said.dubious:
+            self._check_operands(plan, dst, sources, frame)
+            self._check_overlap(plan, dst, sources, frame)
+        core = self.core
+        descriptor = self._descriptor(plan.rows, frame)
+        move = None if args is None else (plan.compute, args, plan.index, plan.folded)
+        reads, writes = said.reads, said.writes
+        try:
+            row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, said.offsets, move, reads, writes)
+        except Stuck as reason:
+            self.stuck(reason, frame)
+        judges = self._judges
+        if judges is None:
+            return
+        if judges.shadow.suspicious or plan.workspace:
+            self._judge(row, plan, dst, sources, writes)
+            return
+        valid = judges.ub.valid
+        for lo, hi in reads:
+            if valid.find(0, lo, hi) >= 0:
+                judges.shadow.read(judges.ub, row, lo, hi, 0, row in judges.races.racy_rows)
+        for lo, hi in writes:
+            valid[lo:hi] = VALID[: hi - lo] if hi - lo <= LONG else b"\x01" * (hi - lo)
+
+    def _prepare(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> Prepared:
+        """What does not change when the same call comes again with the same views."""
+        plan = self._known_plan(name, dst, sources, scalar, how, frame)
+        dubious = self._looks_dubious(plan, dst, sources) and (
+            self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
+        )
+        said = self._prepared_call(plan, dst, sources, dubious)
+        if len(self._prepared) >= MOST_PREPARED:
+            self._prepared.clear()
+        if type(how[0]) is not list:
+            self._prepared[name, how, dst, sources] = said
+        return said
+
+    def _known_plan(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> VectorPlan:
+        try:
+            types = (dst.type, *[each.type for each in sources])
+            found = self._rows.get((name, how, types))
+        except (AttributeError, TypeError):
+            found = None
+        return found or self._new_plan(name, dst, sources, scalar, how, frame)
+
+    def _new_plan(
+        self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
+    ) -> VectorPlan:
+        for each in (dst, *sources):
+            if not isinstance(each, LocalTensor):
+                fact = f"an operand is a {type(each).__name__}"
+                self.refuse(frame, "bad-parameter", name, fact, "vector instructions take LocalTensors, in UB")
+        if isinstance(how[0], list):
+            how = (tuple(how[0]), *how[1:])
+        types = (dst.type, *[each.type for each in sources])
+        try:
+            return self.shared((name, how, types), lambda: self._plan(name, how, types, scalar, frame))
+        except TypeError:
+            remedy = "give numbers and the vendor's parameter structs"
+            return self.refuse(frame, "bad-parameter", name, f"arguments {how!r}", remedy)
+
+    @staticmethod
+    def _looks_dubious(plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...]) -> bool:
+        """Whether operands are worth a close look: most calls are in order, and new views come often."""
+        at = dst.lo
+        if dst.size < plan.need[0] or at % plan.alignment:
+            return True
+        end = at + plan.spans[0]
+        for number, each in enumerate(sources, 1):
+            lo = each.lo
+            if each.size < plan.need[number] or lo & 31 or (lo < end and at < lo + plan.spans[number]):
+                return True
+        return False
+
+    def _prepared_call(
+        self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], dubious: bool
+    ) -> Prepared:
+        at, spans = dst.lo, plan.spans
+        if plan.dense:
+            reads = tuple([(each.lo, each.lo + size) for each, size in zip(sources, spans[1:], strict=True)])
+            writes: Spans = ((at, at + spans[0]),)
+        else:
+            pairs = zip(sources, plan.sources, strict=True)
+            reads = tuple([(each.lo + lo, each.lo + hi) for each, access in pairs for lo, hi in access.ranges])
+            writes = tuple([(at + lo, at + hi) for lo, hi in plan.dst.ranges])
+        offsets = [each.lo for each in sources]
+        if plan.in_place:
+            reads += writes
+            offsets.append(at)
+        if plan.workspace:
+            reads, writes = reads[:-1], tuple(sorted((reads[-1], *writes)))
+        args = None
+        if self.ub is not None:
+            needs = zip((*sources, dst), (*plan.need[1:], plan.need[0]), strict=True)
+            args = tuple([tensor.cells[:need] for tensor, need in needs])
+        a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
+        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious)
+
+    def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
+        """Validity of what is read and by whom, and who writes."""
+        judges = self._judges
+        assert judges is not None
+        ub, shadow = judges.ub, judges.shadow
+        racy = row in judges.races.racy_rows
+        read = sources[:-1] if plan.workspace else (*sources, dst) if plan.in_place else sources
+        for tensor, access in zip(read, (*plan.sources, plan.dst), strict=False):
+            for lo, hi in access.ranges:
+                shadow.read(ub, row, tensor.lo + lo, tensor.lo + hi, tensor.owner, racy)
+        for lo, hi in writes:
+            shadow.write(ub, lo, hi, dst.owner)
+        if plan.workspace:
+            room = sources[-1]
+            shadow.forget(ub, room.lo, room.lo + plan.need[-1] * room.type.size)
+
+    # Checks of operands
+
+    def _check_operands(
+        self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType | None
+    ) -> bool:
+        """Whether an operand is too short or not aligned; with a frame, say so there."""
+        dubious = False
+        for number, tensor in enumerate((dst, *sources)):
+            wanted = plan.alignment if number == 0 else 32
+            if tensor.size < plan.need[number] or tensor.lo % wanted:
+                dubious = True
+                if frame is not None:
+                    who = "dst" if number == 0 else f"src{number - 1}" if len(sources) > 1 else "src"
+                    self._complain(plan, tensor, plan.need[number], wanted, who, frame)
+        return dubious
+
+    def _complain(
+        self, plan: VectorPlan, tensor: LocalTensor, need: int, wanted: int, who: str, frame: FrameType
+    ) -> None:
+        if tensor.size < need:
+            fact = f"{who} has {tensor.size} elements, the call takes {need}"
+            remedy = "lower the count or the repeats, or take more of the buffer"
+            self.refuse(frame, "out-of-bounds", plan.name, fact, remedy)
+        if tensor.lo % wanted == 0:
+            return
+        fact = f"{who} starts at byte {tensor.lo} of UB, which is {tensor.lo % wanted} past a multiple of {wanted}"
+        remedy = "offsets of [] count elements, those of GetWithOffset bytes: pad rows to 32 bytes"
+        if self.spec.alignment == "strict" or tensor.lo % tensor.type.size:
+            self.refuse(frame, "misaligned", plan.name, fact, remedy)
+        self.found(frame, "misaligned", plan.name, fact, remedy)
+
+    def _check_overlap(
+        self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType | None
+    ) -> bool:
+        """Whether operands overlap neither exactly nor not at all; with a frame, say so there."""
+        at, dubious = dst.lo, False
+        for number, tensor in enumerate(sources):
+            access = plan.sources[number]
+            same = tensor.lo == at and tensor.type.size == dst.type.size
+            if same and (access.ranges == plan.dst.ranges or plan.folded):
+                continue
+            if overlapping(plan.dst.ranges, access.ranges, tensor.lo - at):
+                dubious = True
+                if frame is not None:
+                    fact = f"dst from UB[{at}] and src{number} from UB[{tensor.lo}] on overlap in part"
+                    remedy = "give the result bytes of its own, or exactly the source's"
+                    self.found(frame, "illegal-overlap", plan.name, fact, remedy)
+        return dubious

@@ -1,0 +1,109 @@
+"""Conflicts between blocks of a grid, which nothing orders: who read and who wrote which bytes of memory.
+
+Blocks run one after another; each leaves sets of bytes, by source line. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pytest_kernbench.simulator.checks.initialisation import Ranges
+from pytest_kernbench.simulator.errors import Hazard, Involved
+
+
+class Footprint:
+    """What one block touched in memory, by kind of access and descriptor; a row of each stands for all."""
+
+    def __init__(self) -> None:
+        self.touched: dict[tuple[bool, int], tuple[Ranges, int]] = {}
+
+    def add(self, write: bool, descriptor: int, row: int, lo: int, hi: int) -> None:
+        found = self.touched.get((write, descriptor))
+        if found is None:
+            found = self.touched[write, descriptor] = Ranges(), row
+        found[0].add(lo, hi)
+
+
+def conflicts(blocks: list[Footprint], about: Callable[[int, int, int], Involved], replay: str) -> list[Hazard]:
+    """One finding a pair of source lines in different blocks, one of them writing, that share a byte."""
+    found: dict[tuple[str, Any, Any], Hazard] = {}
+    writes = _flat(blocks, True)
+    for number, block in enumerate(blocks):
+        for (write, _), (ranges, row) in block.touched.items():
+            for lo, hi in ranges:
+                for other, theirs, low, high in _meeting(writes, lo, hi):
+                    if theirs < number or (theirs > number and not write):
+                        _note(
+                            found,
+                            "race-waw" if write else "race-raw",
+                            (other, row),
+                            max(lo, low),
+                            min(hi, high),
+                            about,
+                            replay,
+                        )
+    return list(found.values())
+
+
+def _flat(blocks: list[Footprint], write: bool) -> tuple[list[int], list[tuple[int, int, int, int]], int]:
+    """(starts, (lo, hi, block, row) by lo, longest) of all accesses of a kind."""
+    flat = sorted(
+        (lo, hi, number, row)
+        for number, block in enumerate(blocks)
+        for (kind, _), (ranges, row) in block.touched.items()
+        if kind is write
+        for lo, hi in ranges
+    )
+    return [each[0] for each in flat], flat, max((hi - lo for lo, hi, _, _ in flat), default=0)
+
+
+def _meeting(index: Any, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
+    """(row, block, lo, hi) of the accesses that share a byte with [lo, hi)."""
+    starts, flat, longest = index
+    for at in range(bisect_right(starts, lo - longest), len(flat)):
+        low, high, block, row = flat[at]
+        if low >= hi:
+            return
+        if high > lo:
+            yield row, block, low, high
+
+
+def _note(
+    found: dict[Any, Hazard], kind: str, rows: tuple[int, int], lo: int, hi: int,
+    about: Callable[[int, int, int], Involved], replay: str,
+) -> None:  # fmt: skip
+    first, second = (about(row, lo, hi) for row in rows)
+    key = (kind, first.site, second.site)
+    if key in found:
+        return
+    does = "overwrites" if kind == "race-waw" else "reads"
+    message = (
+        f"{second}\n  {does} what\n  {first}\n  writes, and blocks are not in order with each other; "
+        f"give each block its own bytes"
+    )
+    found[key] = Hazard(kind, message, (first, second), replay=replay)
+
+
+def shared_lines(
+    blocks: list[dict[int, int]], line: int, about: Callable[[int, int, int], Involved], replay: str
+) -> list[Hazard]:
+    """Lines of private caches that two blocks have stored to: what is written back last takes the other's bytes along.
+
+    `blocks`: for each block, a row for each line that it stored to. One finding a pair of source lines.
+    """
+    found: dict[tuple[Any, Any], Hazard] = {}
+    first_of: dict[int, tuple[int, int]] = {}
+    for number, stored in enumerate(blocks):
+        for place, row in stored.items():
+            other, earlier = first_of.setdefault(place, (number, row))
+            if other == number:
+                continue
+            first, second = (about(each, place * line, (place + 1) * line) for each in (earlier, row))
+            message = (
+                f"{second}\n  stores to the same line of {line} bytes as\n  {first}\n  and the line that is written "
+                f"back last undoes the other; give each block whole lines, or write by DMA"
+            )
+            found.setdefault((first.site, second.site), Hazard("stale-cache", message, (first, second), replay=replay))
+    return list(found.values())
