@@ -72,12 +72,7 @@ class ScalarCalls(Speech):
         return self.shared(key, lambda: Rows(Pipe.S, name, bytes=size, **sides))
 
     def _element(self, kind: ElementType, value: Any, frame: FrameType) -> Any:
-        try:
-            return kind.numpy.type(value)
-        except (TypeError, ValueError, OverflowError):
-            self.refuse(
-                frame, "bad-parameter", "SetValue", f"the value is {value!r}", f"give a number that {kind} holds"
-            )
+        return self.number(kind, value, "the value", "SetValue", frame)
 
     def _index(self, tensor: LocalTensor | GlobalTensor, index: Any, call: str, frame: FrameType) -> int:
         whole = self.whole(index, -MOST, MOST, "index", call, frame)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vector_issue import VectorIssue
-from pytest_kernbench.simulator.ascend310p.vocabulary import SELMODE, ReduceOrder, UnaryRepeatParams
+from pytest_kernbench.simulator.ascend310p.vocabulary import SELMODE, ReduceOrder, UnaryRepeatParams, half
 
 
 class VectorCalls(VectorIssue):
@@ -136,7 +134,8 @@ class VectorCalls(VectorIssue):
     def Cast(self, dst: LocalTensor, src: LocalTensor, roundMode: Any, mask: Any, repeatTime: Any = None,
              repeatParams: Any = None) -> None:  # fmt: skip
         """Another element type, rounded as `RoundMode` says; 310P takes the pairs and modes of `casts.MODES`."""
-        self._vector("Cast", dst, (src,), None, (mask, repeatTime, repeatParams, roundMode), sys._getframe(1))
+        self._vector("Cast", dst, (src,), None, (mask, repeatTime, repeatParams, roundMode, self._deq_scale),
+                     sys._getframe(1))
 
     def Compare(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, cmpMode: Any, count: Any) -> None:
         """One bit an element, in uint8_t; `count` elements make whole repeats of 256 bytes."""
@@ -187,4 +186,4 @@ class VectorCalls(VectorIssue):
 
     def SetDeqScale(self, scale: Any) -> None:
         """The factor of Cast from int32_t to half."""
-        self._deq_scale = float(np.float16(scale))
+        self._deq_scale = float(self.number(half, scale, "scale", "SetDeqScale", sys._getframe(1)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import index
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -194,14 +195,26 @@ class Speech:
 
     def whole(self, given: Any, least: int, most: int, what: str, call: str, frame: FrameType) -> int:
         """`given` as a whole number of [least, most]."""
+        number = given
         if type(given) is not int:
             try:
-                given = None if isinstance(given, bool) else given.__index__()
-            except AttributeError:
-                given = None
-        if given is None or not least <= given <= most:
+                number = None if isinstance(given, bool) else index(given)
+            except TypeError:
+                number = None
+        if number is None or not least <= number <= most:
             self.refuse(frame, "bad-parameter", call, f"{what} is {given!r}", f"give a whole number {least}..{most}")
-        return int(given)
+        return int(number)
+
+    def number(self, kind: ElementType, given: Any, what: str, call: str, frame: FrameType) -> Any:
+        """`given`, one number, as a scalar of the element type."""
+        if given is not None and not isinstance(given, str | bytes):
+            try:
+                found = kind.numpy.type(given)
+            except (TypeError, ValueError, OverflowError):
+                found = None
+            if type(found) is kind.numpy.type:
+                return found
+        return self.refuse(frame, "bad-parameter", call, f"{what} is {given!r}", f"give a number that {kind} holds")
 
     def shared(self, key: Any, make: Callable[[], T]) -> T:
         """What the blocks of a run make once."""

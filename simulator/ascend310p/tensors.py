@@ -7,6 +7,7 @@ offset in `[]` counts elements, one in `GetWithOffset` bytes. PYTEST_DONT_REWRIT
 from __future__ import annotations
 
 import sys
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,9 +139,10 @@ class LocalTensor:
         self.parts: dict[int, LocalTensor] = {}
 
     def __getitem__(self, offset: int) -> LocalTensor:
-        part = self.parts.get(offset)
+        part = self.parts.get(offset) if type(offset) is int else None
         if part is None:
             part = self.asc.local_from(self, offset, sys._getframe(1))
+            offset = index(offset)
             if len(self.parts) >= MOST_VIEWS:
                 self.parts.clear()
             self.parts[offset] = part

@@ -48,7 +48,9 @@ class VectorIssue(VectorPlans):
         plan = said.plan
         args = said.args
         if plan.scalar is not None:
-            value = scalar if type(scalar) is plan.scalar_type else plan.scalar(scalar)
+            value = scalar
+            if type(scalar) is not plan.scalar_type:
+                value = self.number(plan.scalar, scalar, "the scalar", name, frame)
             if args is not None:
                 args = (*args[:-1], value, args[-1])
         if said.dubious:

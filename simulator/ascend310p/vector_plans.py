@@ -5,7 +5,7 @@ A plan knows nothing of where its operands lie (facts 2.6). PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -55,7 +55,7 @@ class VectorPlan:
 
     def __init__(
         self, name: str, compute: Compute, types: Types, sources: tuple[Access, ...], dst: Access,
-        cost: tuple[int, int], labels: int, *, scalar: Callable[[Any], Any] | None = None, alignment: int = 32,
+        cost: tuple[int, int], labels: int, *, scalar: ElementType | None = None, alignment: int = 32,
         shape: tuple[int, ...], workspace: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
@@ -66,7 +66,7 @@ class VectorPlan:
         self.need = (dst.need, *(each.need for each in sources))
         self.spans = tuple([need * kind.size for need, kind in zip(self.need, types, strict=True)])  # in bytes
         self.occupancy, self.latency = cost
-        self.scalar = scalar
+        self.scalar = scalar  # the type that a scalar operand is rounded to
         self.scalar_type = types[-1].numpy.type  # of a scalar that needs no conversion
         self.alignment = alignment  # of the target
         self.in_place = name in IN_PLACE
@@ -105,17 +105,17 @@ class VectorPlans(Speech):
             passes = self.whole(repeats, 1, MOST_REPEATS, "repeatTime", name, frame)
             accesses = self._strided(name, params, selected, passes, types, frame)
             shape = (passes, len(selected))
-        convert = None if name not in vector.SCALAR and name != "Duplicate" else self._scalar_of(name, types, frame)
+        scalar_type = types[-1] if name in vector.SCALAR or name == "Duplicate" else None
         cost = self.timing.vector(name, max(sizes), passes)
         label = self.log.labels.id("UB")
         return VectorPlan(
-            name, compute, types, tuple(accesses[1:]), accesses[0], cost, label, scalar=convert, shape=shape
+            name, compute, types, tuple(accesses[1:]), accesses[0], cost, label, scalar=scalar_type, shape=shape
         )
 
     def _meaning(self, name: str, types: Types, rest: Sequence[Any], frame: FrameType) -> Compute:
         """What the op computes, if the chip has it for these types."""
         if name == "Cast":
-            return self._cast(types, rest[0], frame)
+            return self._cast(types, *rest, frame)
         allowed = TYPES_OF.get(name, FLOATS)
         mixed = name in WIDENING and types[0] is float32 and all(each is half for each in types[1:])
         if not mixed and (len(set(types)) > 1 or types[0] not in allowed):
@@ -126,7 +126,7 @@ class VectorPlans(Speech):
             return vector.duplicate
         return vector.BINARY.get(name) or vector.SCALAR.get(name) or vector.UNARY[name]
 
-    def _cast(self, types: Types, mode: Any, frame: FrameType) -> Compute:
+    def _cast(self, types: Types, mode: Any, scale: float | None, frame: FrameType) -> Compute:
         target, source = types
         modes = casts.MODES.get((source.name, target.name), ())
         if not isinstance(mode, RoundMode) or mode.value not in modes:
@@ -134,7 +134,7 @@ class VectorPlans(Speech):
             have = ", ".join(f"CAST_{each}" for each in modes) or "no mode of this pair; go through half or float"
             self.refuse(frame, "unsupported", "Cast", fact, f"it has {have}")
         if source is int32 and target is half:
-            if self._deq_scale is None:
+            if scale is None:
                 self.refuse(
                     frame,
                     "bad-parameter",
@@ -142,26 +142,12 @@ class VectorPlans(Speech):
                     "int32_t to half scales by a register that is not set",
                     "SetDeqScale first",
                 )
-            return partial(casts.dequantised, self._deq_scale)
+            return partial(casts.dequantised, scale)
         if mode is RoundMode.CAST_ODD:
             return casts.to_odd
         if target.numpy.kind == "f":
             return casts.plain
         return casts.narrower if source.numpy.kind in "iu" else partial(casts.to_integer, mode.value)
-
-    def _scalar_of(self, name: str, types: Types, frame: FrameType) -> Callable[[Any], Any]:
-        """How the scalar of a call is rounded: to the type of the source; Axpy's product is exact."""
-        kind = types[-1].numpy.type
-
-        def convert(value: Any) -> Any:
-            try:
-                return kind(value)
-            except (TypeError, ValueError, OverflowError):
-                self.refuse(
-                    frame, "bad-parameter", name, f"the scalar is {value!r}", f"give a number that {types[-1]} holds"
-                )
-
-        return convert
 
     def _lanes(self, mask: Any, width: int, name: str, frame: FrameType) -> tuple[int, ...]:
         """The lanes that a mask selects, a number of them or two words of bits."""
@@ -287,8 +273,8 @@ class VectorPlans(Speech):
                 name, partial(vector.compare, mode.value), types, (values, values), mask, cost, label, shape=(count,)
             )
         sources = (mask, values, values)[: len(types) - 1]
-        convert = None if len(types) == 4 else data.numpy.type
-        return VectorPlan(name, vector.select, types, sources, values, cost, label, scalar=convert, shape=(count,))
+        scalar_type = None if len(types) == 4 else data
+        return VectorPlan(name, vector.select, types, sources, values, cost, label, scalar=scalar_type, shape=(count,))
 
 
 def one_axis(count: int) -> tuple[int, ...]:
