@@ -16,7 +16,7 @@ from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth,
 from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, message_rows, pieces
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree
 from pytest_kernbench.kernels.ahbm.positions import Span
-from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
+from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
 
 Node = tuple[int, int]
 """(level, index): splits index * 2**level up to, but not including, (index + 1) * 2**level, as far as there are any."""
@@ -35,6 +35,7 @@ def gqa_decode_fixed_split(
     for which a PE needs scratch; one PE alone needs as many as the tree over splits has levels.
     """
     rank, head = tl.program_id(0), tl.program_id(1) * group
+    check_heads(q, group * tl.num_programs(1), layout)
     request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
     block = Block(Span(request.first, request.t_q), group, layout)
     rules, count = Rules(scale, window, softcap, skip), split_count(kv_len, split)
