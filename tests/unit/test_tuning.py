@@ -31,7 +31,8 @@ COLUMNS = {
     "mapping": {"mesh", "mapping", "hop_cycles", "outcome", "rounds", "hops", "longest_edge", "tree_cycles", "cycles"},
     "tile": {"kernel", "s", "tile", "in_flight", "q_block", "outcome", "hbm_cycles", "dma_cycles", "over_hbm", *TIMES},
     "ring": {
-        "s", "sharding", "interleave", "slot_bytes", "ahead", "in_flight", "tile", "slots", "recv_ahead", "outcome", *TIMES,
+        "s", "sharding", "interleave", "slot_bytes", "ahead", "in_flight", "tile", "slots", "recv_ahead", "outcome",
+        *TIMES,
         "wait for message", "wait for free slot", "wait for own send", "wait for product", "wait for softmax",
         "wait for memory",
     },
