@@ -410,7 +410,9 @@ def test_2_2_a_length_from_before_the_append(split, case):
 def test_0_5_4_two_programs_store(split, case, broken):
     twice = broken(
         gqa_decode_batch,
-        {"if rank == shape.root:\n                store": "if rank >= shape.root - 1:\n                store"},
+        {
+            "rank == shape.root:\n                store_result(state": "rank >= shape.root - 1:\n                store_result(state"
+        },
     )
     each = case(kv_len=100, **SMALL)
     good, bad = (split([each], 8, kernel=kernel, run=COLLECT) for kernel in (None, twice))
