@@ -107,11 +107,10 @@ def decode_fixed_split_batch(
     if first.has_data:
         k, v = (
             np.concatenate(
-                [_sharded(getattr(each, name), *held) for each, *held in zip(requests, shares, kv_rows, strict=True)],
-                axis=-2,
+                [_sharded(getattr(requests[at], name), shares[at], rows) for at, rows in enumerate(kv_rows)], -2
             )
             for name in ("k", "v")
-        )  # fmt: skip
+        )
         if not sum(kv_rows):
             k, v = (np.full((first.heads, n, 1, width), np.nan) for width in (first.d, first.d_v))
     return Launch(
