@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.clock import Session
 
-ROWS = range(1, 13)
+ROWS = range(1, 14)
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -58,7 +58,7 @@ def measure(session: Session, rows: Sequence[int], file: Path | None) -> None:
         1: speed.decode_rows, 2: speed.math_ops, 3: speed.numpy_overhead, 4: processes.pallas, 5: speed.growth,
         6: processes.llama, 7: model.latencies, 8: model.gains, 9: processes.plugin_alone, 10: ascend.ops,
         11: ascend.calls,
-        12: ascend.layer,
+        12: ascend.layer, 13: processes.prefills,
     }  # fmt: skip
     session.unit()
     results = [result for row in rows for result in measures[row](session)]

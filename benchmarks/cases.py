@@ -10,9 +10,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pytest_kernbench.kernels.ahbm import driver
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
 from pytest_kernbench.kernels.ahbm.placement import Mesh, placement
+from pytest_kernbench.kernels.reference.attention import attention, random_attention
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.device import Run
@@ -83,6 +85,47 @@ class Decode:
         scores = q @ k.T * SCALE
         p = np.exp(scores - scores.max(axis=1, keepdims=True))
         return float(np.abs(o.astype(np.float64) - p @ v / p.sum(axis=1, keepdims=True)).max())
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """One KV head's `t_q` last queries against `s` keys, on one PE, or on a ring of `n` with striped shards.
+
+    Blocks and tiles suit each: 32 positions by 128 keys on one PE, 16 by the 64 keys of a slot on a ring.
+    """
+
+    s: int
+    t_q: int
+    n: int = 1
+    data: bool = False
+
+    @cached_property
+    def problem(self) -> driver.Problem:
+        if not self.data:
+            return driver.Problem(kv_len=self.s, t_q=self.t_q)
+        q, k, v = random_attention(self.s, GROUP, 1, self.s, D, t_q=self.t_q)
+        return driver.Problem(kv_len=self.s, t_q=self.t_q, q=q, k=k, v=v)
+
+    def run(self) -> Run:
+        """A new chip, its tensors and one launch with every checker on."""
+        chip = AhbmChip(ports=driver.ring_ports(self.n, 1)) if self.n > 1 else AhbmChip()
+        launch = (
+            driver.ring(chip, self.problem, self.n, tile=64, q_block=16, sharding="striped")
+            if self.n > 1
+            else driver.prefill(chip, [self.problem], tile=128, q_block=32)
+        )
+        run: Run = launch.run(chip, announce=lambda budget: None)
+        return run
+
+    @property
+    def inputs(self) -> driver.Problem:
+        return self.problem
+
+    def error(self, o: Array) -> float:
+        """The largest distance of O [group, t_q, d] from attention in float64 on the same inputs."""
+        each = self.problem
+        assert each.q is not None and each.k is not None and each.v is not None
+        return float(np.abs(o.astype(np.float64) - attention(each.q, each.k, each.v, causal=True)[0]).max())
 
 
 def tiled_decode(case: Decode) -> Array:

@@ -1,4 +1,4 @@
-"""Rows 4, 6 and 9: whatever needs a process of its own, ours or a peer's. PYTEST_DONT_REWRITE"""
+"""Rows 4, 6, 9 and 13: whatever needs a process of its own, ours or a peer's. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def llama(session: Session) -> Iterator[Result]:
     for tile, limit in ((64, 8), (1024, 3)):
         session.tell(f"Llama3-70B decode, TILE={tile}")
         answers: list[dict[str, float]] = []
-        taken = beside(partial(fresh, tile, answers), session.unit, session.repetitions, warm_up=False)
+        launch = partial(fresh, answers, s=131_072, tile=tile, n=8, cubes=8)
+        taken = beside(launch, session.unit, session.repetitions, warm_up=False)
         absolute = f"{figure(USUAL_UNIT * median(ratios(taken)))} s where T is 0.75 us; {answers[0]['rows']} rows"
         work = f"Llama3-70B decode S=128K, 8 KV heads x 8 PEs, structure only, checkers on, TILE={tile}"
         yield against(6, work, [sample.work for sample in taken], Target(limit, "s"), absolute)
@@ -112,11 +113,30 @@ def llama(session: Session) -> Iterator[Result]:
         yield against(6, "the same: peak resident set", peaks, Target(256, "MiB"))
 
 
-def fresh(tile: int, answers: list[dict[str, float]]) -> float:
-    """Seconds of the run in a new process; adds all that it answers to `answers`."""
+def fresh(answers: list[dict[str, float]], **request: Any) -> float:
+    """Seconds of a run in a new process; adds all that it answers to `answers`."""
     with Worker(OURS) as worker:
-        answers.append(worker.ask(s=131_072, tile=tile, n=8, cubes=8))
+        answers.append(worker.ask(**request))
     return answers[-1]["seconds"]
+
+
+# --- row 13: prefill --------------------------------------------------------------------------------------------------
+
+PREFILLS = {
+    "prefill S=2048 on one PE, data, checkers on": {"s": 2048, "t_q": 2048, "data": True},
+    "prefill S=8192 on one PE, structure only, checkers on": {"s": 8192, "t_q": 8192},
+    "ring prefill S=131072 N=8, the last 128 queries, structure only, checkers on": {"s": 131_072, "t_q": 128, "n": 8},
+}
+
+
+def prefills(session: Session) -> Iterator[Result]:
+    """Seconds and memory of one KV head's prefill, each run in a new process."""
+    for work, request in PREFILLS.items():
+        session.tell(work)
+        answers: list[dict[str, float]] = []
+        taken = [fresh(answers, **request) for _ in range(min(session.repetitions, 3))]
+        peak = max(answer["peak_mib"] for answer in answers)
+        yield against(13, work, taken, Target(60, "s"), f"{answers[0]['rows']} rows, peak {figure(peak)} MiB")
 
 
 # --- row 9: what the plugin costs those who do not use it -------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Decode launches in a process of their own: one request a line on stdin, one answer a line. PYTEST_DONT_REWRITE"""
+"""Launches in a process of their own: one request a line on stdin, one answer a line. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import Decode
+from benchmarks.cases import Decode, Prefill
 
 
 def main() -> None:
@@ -19,12 +19,12 @@ def main() -> None:
 
 
 @cache
-def case(**request: Any) -> Decode:
-    """The same case for the same request, so that its inputs are made once."""
-    return Decode(**request)
+def case(**request: Any) -> Decode | Prefill:
+    """The same case for the same request, so that its inputs are made once; one with queries is prefill."""
+    return Prefill(**request) if "t_q" in request else Decode(**request)
 
 
-def answer(work: Decode) -> dict[str, float]:
+def answer(work: Decode | Prefill) -> dict[str, float]:
     """Seconds of one launch with a new chip, checkers on; the inputs are there before."""
     if work.data:
         work.inputs  # noqa: B018

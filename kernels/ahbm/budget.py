@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_kernbench.kernels.ahbm.flash_sweep import Depth, Rules
+from pytest_kernbench.kernels.ahbm.placement import check_whole
 from pytest_kernbench.kernels.ahbm.positions import Placement, shards
 from pytest_kernbench.kernels.ahbm.requests import Request
 
@@ -32,6 +33,7 @@ class Sizes:
     lse: bool = False
 
     def __post_init__(self) -> None:
+        check_whole("tile", self.tile)
         if self.tile < 1:
             raise ValueError(f"tile is {self.tile}: it counts from 1")
 
@@ -118,6 +120,7 @@ class Budget:
 
 
 def _check_block(q_block: int) -> None:
+    check_whole("q_block", q_block)
     if q_block < 1:
         raise ValueError(f"q_block is {q_block}: it counts from 1")
 

@@ -15,7 +15,12 @@ from pytest_kernbench.kernels.ahbm.attention_mesh_kv import attention_mesh_kv
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode_batch
-from pytest_kernbench.kernels.ahbm.gqa_fixed_split import gqa_decode_fixed_split, split_count, splits_of
+from pytest_kernbench.kernels.ahbm.gqa_fixed_split import (
+    gqa_decode_fixed_split,
+    gqa_decode_fixed_split_batch,
+    split_count,
+    splits_of,
+)
 from pytest_kernbench.kernels.ahbm.gqa_prefill import gqa_prefill_batch
 from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring, gqa_ring_batch
 from pytest_kernbench.kernels.ahbm.placement import Mesh, check_fits, placement, token_of, valid_len
@@ -75,21 +80,55 @@ def decode_fixed_split(
     start_pe: int = 0, mesh: Mesh = (2, 4), **options: Any,
 ) -> Launch:  # fmt: skip
     """`gqa_decode_fixed_split` of `problem`: splits of `split` tokens go round `n` PEs from `start_pe` on."""
-    count, pes = split_count(problem.kv_len, split), placement(n, mesh)
-    shares = [splits_of(rank, start_pe, count, n) for rank in range(n)]
-    rows = max(map(len, shares)) * split
-    spans = [tuple(Span(i * split, min(split, problem.kv_len - i * split)) for i in share) for share in shares]
-    k, v = (None, None) if not problem.has_data else (
-        _sharded(problem.k, spans, max(rows, 1)), _sharded(problem.v, spans, max(rows, 1)),
-    )  # fmt: skip
-    queries = _packed_queries([problem], layout)
+    batch = decode_fixed_split_batch(
+        chip, [problem], n, tile=tile, split=split, layout=layout, lse=lse, start_pes=[start_pe], mesh=mesh, **options
+    )
+    args = (*batch.args[:4], problem.kv_len, start_pe, n)
+    return replace(
+        batch, kernel=gqa_decode_fixed_split, args=args, options={**batch.options, "q_start": problem.q_start}
+    )
+
+
+def decode_fixed_split_batch(
+    chip: Any, requests: Sequence[Problem], n: int, *, tile: int, split: int, layout: Layout = "head",
+    lse: bool = False, start_pes: Sequence[int] | None = None, mesh: Mesh = (2, 4), **options: Any,
+) -> Launch:  # fmt: skip
+    """`gqa_decode_fixed_split_batch` of `requests`, request i from its own start_pe on, or from PE i mod n."""
+    rules, pes = alike(requests), placement(n, mesh)
+    starts = [number % n for number in range(len(requests))] if start_pes is None else start_pes
+    shares = [_split_spans(each.kv_len, start, n, split) for each, start in zip(requests, starts, strict=True)]
+    kv_rows = [max(map(len, spans)) * split for spans in shares]
+    batch = [
+        Request(each.kv_len, each.t_q, starts[at], sum(p.t_q for p in requests[:at]), sum(kv_rows[:at]), each.q_start)
+        for at, each in enumerate(requests)
+    ]
+    q_rows, rows, first = sum(each.t_q for each in requests), max(sum(kv_rows), 1), requests[0]
+    k = v = None
+    if first.has_data:
+        k, v = (
+            np.concatenate(
+                [_sharded(getattr(requests[at], name), shares[at], rows) for at, rows in enumerate(kv_rows)], -2
+            )
+            for name in ("k", "v")
+        )
+        if not sum(kv_rows):
+            k, v = (np.full((first.heads, n, 1, width), np.nan) for width in (first.d, first.d_v))
     return Launch(
-        gqa_decode_fixed_split,
-        (*_tensors(chip, problem, queries, problem.t_q, k, v, rows, n - 1, layout), problem.kv_len, start_pe, n),
-        {**problem.rules, **_extras(chip, problem, problem.t_q, n - 1, lse), **options, "tile": tile, "split": split,
-         "q_start": problem.q_start, "layout": layout, "mesh": mesh, "placement": pes, "grid": (n, problem.heads)},
-        lambda o: _taken_apart(o, [problem], layout),
+        gqa_decode_fixed_split_batch,
+        (*_tensors(chip, first, _packed_queries(requests, layout), q_rows, k, v, rows, n - 1, layout), batch, n),
+        {**rules, **_extras(chip, first, q_rows, n - 1, lse), **options, "tile": tile, "split": split,
+         "layout": layout, "mesh": mesh, "placement": pes, "grid": (n, first.heads)},
+        lambda o: _taken_apart(o, requests, layout),
     )  # fmt: skip
+
+
+def _split_spans(kv_len: int, start_pe: int, n: int, split: int) -> list[tuple[Span, ...]]:
+    """By rank, the positions of its splits."""
+    count = split_count(kv_len, split)
+    return [
+        tuple(Span(i * split, min(split, kv_len - i * split)) for i in splits_of(rank, start_pe, count, n))
+        for rank in range(n)
+    ]
 
 
 def prefill(

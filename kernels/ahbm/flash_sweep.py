@@ -34,6 +34,10 @@ class Rules:
     skip: bool = True
 
     def __post_init__(self) -> None:
+        if not math.isfinite(self.scale):
+            raise ValueError(f"scale {self.scale}: give a finite number")
+        if self.window is not None and not hasattr(self.window, "__index__"):
+            raise ValueError(f"window {self.window}: give a whole number of positions, or None")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window {self.window}: a query sees itself at least, give 1 or more")
         if self.softcap is not None and not 0 < self.softcap < math.inf:

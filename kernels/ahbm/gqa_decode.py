@@ -13,9 +13,9 @@ from typing import Any
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge_weights
 from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
-from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, token_of, tree, valid_len
+from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, check_whole, direction, token_of, tree, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Span
-from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
+from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
 
 SLOTS = 3  # messages of an edge, m, l and O: with fewer slots a receiver waits for what its sender cannot send (R37)
 MESSAGE_BYTES = 16384  # a slot
@@ -60,6 +60,8 @@ def gqa_decode_batch(
     rank, cube = tl.program_id(0), tl.program_id(1)
     rules = Rules(scale, window, softcap, skip)
     shape, rows = tree(n, mesh), message_rows(message_bytes, v.row)
+    check_whole("tile", tile)
+    check_heads(q, group * tl.num_programs(1), layout)
     for request in requests:
         block = Block(Span(request.first, request.t_q), group, layout)
         with tl.scratch_scope():

@@ -7,16 +7,25 @@ that its parent in the tree of PEs finds the other halves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
-from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
+from pytest_kernbench.kernels.ahbm.flash_sweep import (
+    INTERLEAVED,
+    Block,
+    Depth,
+    Layout,
+    Rules,
+    Sweep,
+    Tile,
+    resident_tiles,
+)
 from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, message_rows, pieces
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree
 from pytest_kernbench.kernels.ahbm.positions import Span
-from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
+from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
 
 Node = tuple[int, int]
 """(level, index): splits index * 2**level up to, but not including, (index + 1) * 2**level, as far as there are any."""
@@ -34,30 +43,59 @@ def gqa_decode_fixed_split(
     the tree carries one m, l, O for each split state that waits for its other half: up to kv_len / split / n of them,
     for which a PE needs scratch; one PE alone needs as many as the tree over splits has levels.
     """
-    rank, head = tl.program_id(0), tl.program_id(1) * group
     request = Request(kv_len, tokens_of(q, layout), start_pe, q_start=q_start)
-    block = Block(Span(request.first, request.t_q), group, layout)
-    rules, count = Rules(scale, window, softcap, skip), split_count(kv_len, split)
-    partial = Partial(count, block.rows, v.row, message_rows(message_bytes, v.row), tl)
-    shares = {}
-    for row, number in enumerate(splits_of(rank, start_pe, count, n)):
-        cache = k + row * split * k.row, v + row * split * v.row
-        keys = Span(number * split, min(split, kv_len - number * split))
-        shares[number] = list(resident_tiles(*cache, keys, tile, block, rules, tl))
-    q_rows = load_rows(q, head, 0, block, tl) if any(shares.values()) else None
-    for number, tiles in shares.items():
-        state = partial.blank()
+    gqa_decode_fixed_split_batch(
+        q, k, v, o, [request], n, group=group, tile=tile, split=split, scale=scale, window=window, softcap=softcap,
+        skip=skip, sinks=sinks, lse=lse, layout=layout, depth=depth, message_bytes=message_bytes, mesh=mesh, tl=tl,
+    )  # fmt: skip
+
+
+def gqa_decode_fixed_split_batch(
+    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, split: int,
+    scale: float, window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None,
+    lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED, message_bytes: int = MESSAGE_BYTES,
+    mesh: Mesh = (2, 4), tl: Any,
+) -> None:  # fmt: skip
+    """`gqa_decode_fixed_split` of each request in turn; their splits lie behind `kv_row` of every PE's caches."""
+    rank, head = tl.program_id(0), tl.program_id(1) * group
+    check_heads(q, group * tl.num_programs(1), layout)
+    rules, shape, rows = Rules(scale, window, softcap, skip), tree(n, mesh), message_rows(message_bytes, v.row)
+    for request in requests:
+        block = Block(Span(request.first, request.t_q), group, layout)
+        count = split_count(request.kv_len, split)
         with tl.scratch_scope():
-            widths = [each.width for each in tiles]
-            m, *_ = Sweep(q_rows, block, state, widths, v.dtype, rules, depth, tl).fold(tiles)
-            if m is not state[0]:  # it is in the sweep's own buffer, which ends with the scope
-                tl.assign(state[0], m)
-            tl.wait(*state)  # the next split's products take the bytes of this one's
-        partial.add((0, number), state)
-    shape = tree(n, mesh)
-    reduce_partials(partial, rank, start_pe, shape, tl)
-    if rank == shape.root:
-        store_result(partial.whole(), o, lse, sinks, 0, head, 0, block, tl)
+            partial = Partial(count, block.rows, v.row, rows, tl)
+            shares = share_of(k, v, request, rank, n, split, tile, block, rules, tl)
+            q_rows = load_rows(q, head, request.q_row, block, tl) if any(shares.values()) else None
+            for number, tiles in shares.items():
+                partial.add((0, number), fold_split(q_rows, tiles, block, partial.blank(), v.dtype, rules, depth, tl))
+            reduce_partials(partial, rank, request.start_pe, shape, tl)
+            if rank == shape.root:
+                store_result(partial.whole(), o, lse, sinks, 0, head, request.q_row, block, tl)
+
+
+def share_of(
+    k: Any, v: Any, request: Request, rank: int, n: int, split: int, tile: int, block: Block, rules: Rules, tl: Any
+) -> dict[int, list[Tile]]:
+    """The splits of a rank, in the order of its rows, with the tiles of each that some query sees."""
+    found = {}
+    for number, index in enumerate(splits_of(rank, request.start_pe, split_count(request.kv_len, split), n)):
+        row = request.kv_row + number * split
+        keys = Span(index * split, min(split, request.kv_len - index * split))
+        found[index] = list(resident_tiles(k + row * k.row, v + row * v.row, keys, tile, block, rules, tl))
+    return found
+
+
+def fold_split(
+    q_rows: Any, tiles: list[Tile], block: Block, state: State, dtype: Any, rules: Rules, depth: Depth, tl: Any
+) -> State:
+    """`state` with one split's tiles folded in, for good."""
+    with tl.scratch_scope():
+        m, *_ = Sweep(q_rows, block, state, [each.width for each in tiles], dtype, rules, depth, tl).fold(tiles)
+        if m is not state[0]:  # it is in the sweep's own buffer, which ends with the scope
+            tl.assign(state[0], m)
+        tl.wait(*state)  # the next split's products take the bytes of this one's
+    return state
 
 
 def split_count(kv_len: int, split: int) -> int:

@@ -14,7 +14,7 @@ from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import empty_state
 from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
 from pytest_kernbench.kernels.ahbm.positions import Span
-from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
+from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
 
 
 def gqa_prefill(
@@ -47,6 +47,7 @@ def gqa_prefill_batch(
     """`gqa_prefill` of each request in turn; their queries lie one after another in Q and O, their keys in K and V."""
     rules = Rules(scale, window, softcap, skip)
     head = tl.program_id(1) * group
+    check_heads(q, group * tl.num_programs(1), layout)
     if tl.program_id(0) == tl.program_id(1) == 0:
         sizes = Sizes(
             group, q.row, v.row, k.dtype.itemsize, tile, rules, depth, sinks=sinks is not None, lse=lse is not None

@@ -19,7 +19,7 @@ from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import empty_state
 from pytest_kernbench.kernels.ahbm.flash_sweep import Block, Depth, Layout, Rules, Sweep, Tile
 from pytest_kernbench.kernels.ahbm.positions import Placement, Sight, Span, needed_hops, shards, sight
-from pytest_kernbench.kernels.ahbm.requests import Request
+from pytest_kernbench.kernels.ahbm.requests import Request, check_heads
 
 Positions = tuple[int, Span]
 """A run of positions and the first row of its rank's tensors in which it lies."""
@@ -79,6 +79,7 @@ def gqa_ring_batch(
     """`gqa_ring` of each request in turn; a rank's rows of it begin at `q_row` of Q and O, at `kv_row` of K and V."""
     rank, head = tl.program_id(0), tl.program_id(1) * group
     rules = Rules(scale, window, softcap, skip)
+    check_heads(q, group, layout)
     if rank == tl.program_id(1) == 0:
         sizes = Sizes(
             group, q.row, v.row, k.dtype.itemsize, tile, rules, depth, sinks=sinks is not None, lse=lse is not None

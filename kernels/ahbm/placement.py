@@ -65,7 +65,14 @@ def _offset(start_pe: int, rank: int, n: int) -> int:
     return (rank - start_pe) % n
 
 
+def check_whole(name: str, value: object) -> None:
+    """Raise ValueError for what does not count anything: 2.0, True, a string, None."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{name} is {value!r}: give a whole number")
+
+
 def check_ranks(n: int) -> None:
+    check_whole("n", n)
     """Raise ValueError for a group without ranks."""
     if n < 1:
         raise ValueError(f"a group needs at least 1 rank, n is {n}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
+from pytest_kernbench.kernels.ahbm.placement import check_whole
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,10 @@ class Request:
     q_start: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("kv_len", "t_q", "start_pe", "q_row", "kv_row", "q_start"):
+            value = getattr(self, name)
+            if value is not None or name != "q_start":
+                check_whole(name, value)
         if self.t_q < 1 or min(self.kv_len, self.q_row, self.kv_row) < 0:
             raise ValueError(f"t_q counts from 1; kv_len, q_row and kv_row from 0: {self}")
 
@@ -31,6 +36,16 @@ class Request:
     def first(self) -> int:
         """The position of the first query; negative if there are more queries than tokens: those see nothing."""
         return self.kv_len - self.t_q if self.q_start is None else self.q_start
+
+
+def check_heads(q: Any, heads: int, layout: Layout) -> None:
+    """Raise ValueError unless the heads that a launch attends for, on all its cubes, divide those that Q has."""
+    axis = 0 if layout == "head" or len(q.shape) == 2 else 1
+    if len(q.shape) not in (2, 3) or q.shape[axis] % heads:
+        raise ValueError(
+            f"Q is {q.shape} with layout {layout!r}, the launch attends for {heads} query heads, which do not divide "
+            "them: give every cube the heads of its KV head, group of them"
+        )
 
 
 def tokens_of(q: Any, layout: Layout) -> int:

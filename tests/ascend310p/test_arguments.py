@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from pytest_kernbench.simulator import Ascend310pCore
 from pytest_kernbench.simulator.errors import KernelError
 
@@ -51,7 +52,7 @@ def test_a_block_does_not_have_the_register_of_another() -> None:
         else:
             asc.Cast(buf.GetWithOffset(asc.half, 64, 1024), buf.Get(asc.int32_t, 64), asc.RoundMode.CAST_NONE, 64)
 
-    with pytest.raises(KernelError, match="Cast of block1 .*SetDeqScale first"):
+    with pytest.raises(KernelError, match=r"Cast of block1 .*SetDeqScale first"):
         run(body, grid=2)
 
 
@@ -65,7 +66,7 @@ def test_a_scalar_is_refused_at_its_own_line_and_block() -> None:
         if asc.GetBlockIdx() == 1:
             asc.Duplicate(buf.Get(asc.half), "much", 64)
 
-    with pytest.raises(KernelError, match="Duplicate of block1 at .* in body: the scalar is 'much'"):
+    with pytest.raises(KernelError, match=r"Duplicate of block1 at .* in body: the scalar is 'much'"):
         run(body, grid=2)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from pytest_kernbench.kernels.ahbm import driver
+from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
 from pytest_kernbench.simulator import AhbmChip
 
 SMALL = {"kv_len": 40, "t_q": 4, "group": 4, "d": 16, "d_v": 16}
@@ -127,3 +130,37 @@ def test_a_chip_without_the_ports_of_the_ring_is_refused_with_what_to_say(ports)
         ValueError, match=r"in a ring of 4: make the chip with AhbmChip\(spec, ports=ring_ports\(4, 1, "
     ):
         driver.ring(AhbmChip(ports=ports), ONE, 4, tile=8, q_block=4)
+
+
+WRONG_TYPES = [
+    ("split", {"tile": 2.5}, "tile is 2.5: give a whole number"),
+    ("split", {"n": 2.0}, "n is 2.0: give a whole number"),
+    ("prefill", {"tile": None}, "tile is None: give a whole number"),
+    ("prefill", {"q_block": 1.5}, "q_block is 1.5: give a whole number"),
+    ("ring", {"q_block": True}, "q_block is True: give a whole number"),
+    ("ring", {"window": 1.5}, "window 1.5: give a whole number of positions, or None"),
+    ("split", {"scale": float("nan")}, "scale nan: give a finite number"),
+    ("prefill", {"q_start": 1.5}, "q_start is 1.5: give a whole number"),
+]
+
+
+@pytest.mark.adr("0060", "2.2")
+@pytest.mark.parametrize(("kernel", "wrong", "message"), WRONG_TYPES, ids=[f"{k} {w}" for k, w, _ in WRONG_TYPES])
+def test_what_does_not_count_is_refused(request, case, kernel, wrong, message):
+    sizes = {name: wrong[name] for name in wrong if name in ("window", "scale", "q_start")}
+    options = {name: wrong[name] for name in wrong if name not in sizes and name != "n"}
+    attend = request.getfixturevalue(kernel)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        each = case(kv_len=9, t_q=2, structure=True, **sizes)
+        if kernel == "prefill":
+            attend([each], **options)
+        else:
+            attend(each if kernel == "ring" else [each], wrong.get("n", 2), **options)
+
+
+@pytest.mark.adr("0060", "0.5.3", "10")
+def test_a_q_with_heads_that_nobody_attends_for_is_refused(run_kernel, ahbm_chip):
+    """A group of 3 of 4 heads would leave the last row of O unwritten, without a word."""
+    q, k, v, o = (ahbm_chip.tensor(name, (rows, 16)) for name, rows in zip("QKVO", (4, 8, 8, 4), strict=True))
+    with pytest.raises(ValueError, match=r"Q is \(4, 16\) with layout 'head', the launch attends for 3 query heads"):
+        run_kernel(gqa_decode, q, k, v, o, 8, 0, 1, group=3, tile=8, scale=0.25, on=ahbm_chip)

@@ -408,10 +408,8 @@ def test_2_2_a_length_from_before_the_append(split, case):
 
 @pytest.mark.adr("0060", "0.5.4")
 def test_0_5_4_two_programs_store(split, case, broken):
-    twice = broken(
-        gqa_decode_batch,
-        {"if rank == shape.root:\n                store": "if rank >= shape.root - 1:\n                store"},
-    )
+    store = ":\n                store_result(state"
+    twice = broken(gqa_decode_batch, {f"rank == shape.root{store}": f"rank >= shape.root - 1{store}"})
     each = case(kv_len=100, **SMALL)
     good, bad = (split([each], 8, kernel=kernel, run=COLLECT) for kernel in (None, twice))
 

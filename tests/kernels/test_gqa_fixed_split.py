@@ -31,6 +31,19 @@ def fixed(attend):
     return run
 
 
+@pytest.fixture
+def fixed_batch(attend):
+    """`fixed_batch([case, ...], n, split=..., tile=...) -> Outcome`"""
+
+    def run(cases, n, *, split=16, tile=8, **options):
+        chip = AhbmChip()
+        problems = [each.problem for each in cases]
+        launch = driver.decode_fixed_split_batch(chip, problems, n, tile=tile, split=split, lse=True, **options)
+        return attend(chip, launch)
+
+    return run
+
+
 def bits(outcome):
     return outcome.outputs[0].tobytes(), outcome.run.array("lse").tobytes()
 
@@ -165,3 +178,25 @@ def test_what_a_group_holds_together_is_the_whole_and_nothing_twice(count, n, st
             for number in range(index << level, min((index + 1) << level, count))
         ]
         assert sorted(covered) == list(share)
+
+
+@pytest.mark.adr("0060", "5.6")
+@pytest.mark.parametrize("layout", ["head", "token"])
+def test_every_request_of_a_batch_has_the_bits_that_it_has_alone(fixed, fixed_batch, case, layout):
+    sizes = [(50, 1), (129, 3), (7, 2), (64, 1)]
+    cases = [case(kv_len=kv, t_q=t_q, heads=2, seed=seed, **SMALL) for seed, (kv, t_q) in enumerate(sizes)]
+    batches = [fixed_batch(cases, n, layout=layout) for n in (1, 3, 8)]
+
+    for number, each in enumerate(cases):
+        alone = fixed(each, 2, split=16, tile=8, layout=layout).outputs[0]
+        each.check(alone)
+        assert {batch.outputs[number].tobytes() for batch in batches} == {alone.tobytes()}
+
+
+@pytest.mark.adr("0060", "5.6")
+def test_a_request_without_tokens_in_a_batch_gives_zeros(fixed_batch, case):
+    one = case(kv_len=40, **SMALL)
+    outcome = fixed_batch([one, one.without_keys()], 3)
+
+    one.check(outcome.outputs[0])
+    assert (outcome.outputs[1].astype(float) == 0).all()

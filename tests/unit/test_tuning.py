@@ -31,7 +31,8 @@ COLUMNS = {
     "mapping": {"mesh", "mapping", "hop_cycles", "outcome", "rounds", "hops", "longest_edge", "tree_cycles", "cycles"},
     "tile": {"kernel", "s", "tile", "in_flight", "q_block", "outcome", "hbm_cycles", "dma_cycles", "over_hbm", *TIMES},
     "ring": {
-        "s", "sharding", "interleave", "slot_bytes", "ahead", "in_flight", "tile", "slots", "outcome", *TIMES,
+        "s", "sharding", "interleave", "slot_bytes", "ahead", "in_flight", "tile", "slots", "recv_ahead", "outcome",
+        *TIMES,
         "wait for message", "wait for free slot", "wait for own send", "wait for product", "wait for softmax",
         "wait for memory",
     },
@@ -158,15 +159,25 @@ def test_slots_that_are_too_few_hang_and_more_save_waiting_for_them(quick: Measu
     }  # fmt: skip
 
     def waits(slots: int) -> int:
-        return quick.cycles("ring", "wait for free slot", interleave=False, in_flight=1, slots=slots)
+        return quick.cycles("ring", "wait for free slot", interleave=False, in_flight=1, slots=slots, recv_ahead=1)
 
     assert waits(6) < waits(4)
 
 
 @pytest.mark.adr("0060", "9.4")
+def test_how_far_ahead_messages_are_asked_for_does_not_matter(quick: Measured) -> None:
+    cycles = [
+        quick.cycles("ring", "cycles", interleave=False, in_flight=1, slots=4, recv_ahead=recv_ahead)
+        for recv_ahead in (0, 1, 2)
+    ]
+
+    assert max(cycles) < 1.02 * min(cycles)
+
+
+@pytest.mark.adr("0060", "9.4")
 def test_pieces_by_twos_wait_for_no_message_and_crawl_without_slots_of_their_own(quick: Measured) -> None:
     def ring(interleave: bool, slots: int, figure: str = "cycles") -> int:
-        return quick.cycles("ring", figure, interleave=interleave, in_flight=1, slots=slots)
+        return quick.cycles("ring", figure, interleave=interleave, in_flight=1, slots=slots, recv_ahead=1)
 
     assert ring(True, 6) < ring(False, 6)
     assert ring(True, 6, "wait for message") == 0 < ring(False, 6, "wait for message")
