@@ -34,9 +34,6 @@ LACKS: dict[str, str] = {
     "CrossCoreSetFlag": "310P has no flags between cores: give each block its own bytes, or use two launches",
     "CrossCoreWaitFlag": "310P has no flags between cores: give each block its own bytes, or use two launches",
     "DataSyncBarrier": "310P has no DataSyncBarrier: use DataCacheCleanAndInvalid and PipeBarrier(PIPE_ALL)",
-    "bfloat16": "310P has no bfloat16: use half or float32",
-    "int4b_t": "int4 is not modelled: use int8_t",
-    "TQueBind": "a queue bound to another is not modelled: DataCopy from the VECIN tensor to the VECOUT tensor",
     "Mmad": CUBE, "LoadData": CUBE, "LoadDataWithTranspose": CUBE, "Nd2NzParams": CUBE, "Matmul": CUBE, "Brcb": CUBE,
     "PIPE_M": CUBE, "PIPE_MTE1": CUBE, "PIPE_FIX": "310P has no FIXPIPE",
     "SetMaskCount": "counter mode by hand is not modelled: use the count forms",
@@ -169,11 +166,6 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         """Bytes of UB have a new owner."""
         if self._judges is not None:
             self._judges.shadow.forget(self._judges.ub, lo, hi)
-
-    def given_back(self, lo: int, hi: int, frame: FrameType) -> None:
-        """Bytes of UB belong to nobody until the next AllocTensor: whoever still reads them is told where they went."""
-        if self._judges is not None:
-            self._judges.shadow.free(self._judges.ub, lo, hi, f"FreeTensor at {self.log.site(self._place(frame))}")
 
     def taken(self, top: int) -> None:
         """UB is in use up to `top`."""

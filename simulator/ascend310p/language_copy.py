@@ -61,7 +61,6 @@ class CopyCalls(VectorCalls):
                     "round the count up to 32 bytes, or copy the tail by itself",
                 )
             if params.blockLen == 0:
-                self.counted(frame)
                 return
         self._copy(pipe, dst, src, params, frame)
 

@@ -102,7 +102,6 @@ class TQue:
     def AllocTensor(self, type: ElementType) -> LocalTensor:
         """The next free buffer; what is in it is anything."""
         frame, asc = sys._getframe(1), self._asc
-        asc.counted(frame)
         kind = asc.element_type(type, "AllocTensor", frame)
         buffer = self._free_buffer(frame)
         asc.live(self.position, 1, frame)
@@ -165,7 +164,6 @@ class TQue:
             self._wrong(buffer, "FreeTensor", f"{OCCUPIED} or {DEQUE}", frame)
         buffer.state = FREE
         buffer.returned = self._raise(1, frame)
-        self._asc.given_back(buffer.lo, buffer.hi, frame)
         self._asc.live(self.position, -1, frame)
 
     def _raise(self, which: int, frame: FrameType) -> Key | None:
@@ -193,12 +191,10 @@ class TQue:
 
     def HasTensorInQue(self) -> bool:
         """Whether a DeQue would find a tensor."""
-        self._asc.counted(sys._getframe(1))
         return bool(self._full)
 
     def GetTensorCountInQue(self) -> int:
         """Tensors that wait for their DeQue."""
-        self._asc.counted(sys._getframe(1))
         return len(self._full)
 
     def VacantInQue(self) -> bool:

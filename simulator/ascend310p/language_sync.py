@@ -234,7 +234,6 @@ class SyncCalls(Speech):
     def AllocEventID(self, event: Any) -> EventID:
         """The lowest free id of the event, marked used until ReleaseEventID."""
         frame = sys._getframe(1)
-        self.counted(frame)
         return EventID(self.take_id(event, "AllocEventID", frame))
 
     def take_id(self, event: Any, call: str, frame: FrameType) -> int:
@@ -258,7 +257,6 @@ class SyncCalls(Speech):
     def ReleaseEventID(self, event: Any, id: int) -> None:
         """The id is free again."""
         frame = sys._getframe(1)
-        self.counted(frame)
         self._free_id(event, "ReleaseEventID", frame, needed=False)
         number = self.whole(id, 0, self.spec.event_ids - 1, "eventID", "ReleaseEventID", frame)
         if not self.ids[event][number]:

@@ -27,8 +27,6 @@ from pytest_kernbench.simulator.ops.compact import CompactLog, Descriptor
 Spans = tuple[tuple[int, int], ...]
 T = TypeVar("T")
 CALLS_BETWEEN_LOOKS = 1024
-CALL_CYCLES = 2**21  # no call takes longer
-LAST_CYCLE = 2**31 - 2**24  # a call said then still ends within the 32 bits of a log row
 
 
 class Judges:
@@ -122,12 +120,6 @@ class Speech:
             found = rows.by_place[place] = self._describe(rows, frame)
         return found
 
-    def counted(self, frame: FrameType) -> None:
-        """A call that may leave no row: a loop of nothing else has to end at the limits too."""
-        self._countdown -= 1
-        if self._countdown < 0:
-            self._check_limits(frame)
-
     def _describe(self, rows: Rows, frame: FrameType) -> int:
         log = self.log
         shape = log.shapes.id(rows.shape) if rows.shape else -1
@@ -166,13 +158,12 @@ class Speech:
 
     def _check_limits(self, frame: FrameType) -> None:
         """Every so many calls: has the kernel said more, or run longer, than it may?"""
-        if self.calls >= self._most_calls or self.core.now > min(self._max_cycles, LAST_CYCLE):
+        if self.calls >= self._most_calls or self.core.now > self._max_cycles:
             where = self.log.site(self._place(frame))
             limits = f"max_ops {self._most_calls} calls, max_cycles {self._max_cycles}"
             fact = f"{self.name} is at cycle {self.core.now} at {where}: {limits}"
             raise LivelockError(Hazard("livelock", f"{fact}; mend the loop, or raise the limit", replay=self._replay))
-        near = max((LAST_CYCLE - self.core.now) // CALL_CYCLES, 1)
-        more = min(CALLS_BETWEEN_LOOKS, self._most_calls - self.calls, near)
+        more = min(CALLS_BETWEEN_LOOKS, self._most_calls - self.calls)
         self.calls += more
         self._countdown = more - 1
 

@@ -87,7 +87,7 @@ class HardEvents:
             raise AttributeError(f"310P has no event {name}; it has {', '.join(self._events)}") from None
 
     def __getitem__(self, name: str) -> Event:
-        return getattr(self, name)  # type: ignore[no-any-return]
+        return self._events[name]
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._events.values())

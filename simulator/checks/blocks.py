@@ -29,46 +29,45 @@ class Footprint:
 def conflicts(blocks: list[Footprint], about: Callable[[int, int, int], Involved], replay: str) -> list[Hazard]:
     """One finding a pair of source lines in different blocks, one of them writing, that share a byte."""
     found: dict[tuple[str, Any, Any], Hazard] = {}
-    writes = _flat(blocks)
-    lines = len({line for *_, line in writes[1]})
-    seen: dict[tuple[bool, int], set[int]] = {}  # kind and line of an access -> lines of writes that it conflicts with
+    writes = _flat(blocks, True)
     for number, block in enumerate(blocks):
-        for (write, descriptor), (ranges, row) in block.touched.items():
-            known = seen.setdefault((write, descriptor), set())
-            for lo, hi in ranges if len(known) < lines else ():
-                for low, high, theirs, other, line in _meeting(writes, lo, hi):
-                    if line not in known and (theirs < number or (theirs > number and not write)):
-                        known.add(line)
-                        kind = "race-waw" if write else "race-raw"
-                        _note(found, kind, (other, row), max(lo, low), min(hi, high), about, replay)
+        for (write, _), (ranges, row) in block.touched.items():
+            for lo, hi in ranges:
+                for other, theirs, low, high in _meeting(writes, lo, hi):
+                    if theirs < number or (theirs > number and not write):
+                        _note(
+                            found,
+                            "race-waw" if write else "race-raw",
+                            (other, row),
+                            max(lo, low),
+                            min(hi, high),
+                            about,
+                            replay,
+                        )
     return list(found.values())
 
 
-Access = tuple[int, int, int, int, int]
-"""lo, hi, block, row and descriptor of an access."""
-
-
-def _flat(blocks: list[Footprint]) -> tuple[list[int], list[Access], int]:
-    """(starts, accesses by lo, the longest) of all writes."""
+def _flat(blocks: list[Footprint], write: bool) -> tuple[list[int], list[tuple[int, int, int, int]], int]:
+    """(starts, (lo, hi, block, row) by lo, longest) of all accesses of a kind."""
     flat = sorted(
-        (lo, hi, number, row, descriptor)
+        (lo, hi, number, row)
         for number, block in enumerate(blocks)
-        for (write, descriptor), (ranges, row) in block.touched.items()
-        if write
+        for (kind, _), (ranges, row) in block.touched.items()
+        if kind is write
         for lo, hi in ranges
     )
-    return [each[0] for each in flat], flat, max((hi - lo for lo, hi, *_ in flat), default=0)
+    return [each[0] for each in flat], flat, max((hi - lo for lo, hi, _, _ in flat), default=0)
 
 
-def _meeting(index: tuple[list[int], list[Access], int], lo: int, hi: int) -> Iterator[Access]:
-    """The writes that share a byte with [lo, hi)."""
+def _meeting(index: Any, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
+    """(row, block, lo, hi) of the accesses that share a byte with [lo, hi)."""
     starts, flat, longest = index
     for at in range(bisect_right(starts, lo - longest), len(flat)):
-        access = flat[at]
-        if access[0] >= hi:
+        low, high, block, row = flat[at]
+        if low >= hi:
             return
-        if access[1] > lo:
-            yield access
+        if high > lo:
+            yield row, block, low, high
 
 
 def _note(

@@ -33,7 +33,7 @@ class Memory:
 
 
 class Shadow(Observer):
-    """Finds `uninitialised-read`, `use-after-recycle`, `past-logical-length` and `live-alias`."""
+    """Finds `uninitialised-read`, `past-logical-length` and `live-alias`."""
 
     def __init__(self, about: Callable[[int, int, int], Involved], replay: str) -> None:
         self._about = about
@@ -42,7 +42,6 @@ class Shadow(Observer):
         self._carried: list[tuple[Memory, int, int, int]] = []  # copies of bytes that hold nothing: memory, lo, hi, row
         self._borrowers: dict[int, bytes] = {}  # owner -> those who borrowed from it
         self._names: dict[int, str] = {0: "nobody"}
-        self._freed: dict[tuple[int, int], str] = {}  # bytes of UB that a queue has back -> since which call
         self.suspicious = False  # there are owners, or bytes behind a valid length: every read needs a look
 
     # Owners
@@ -92,14 +91,8 @@ class Shadow(Observer):
         if target.writers is not None:
             target.writers[to : to + size] = bytes([owner]) * size
 
-    def free(self, memory: Memory, lo: int, hi: int, since: str) -> None:
-        """Bytes were given back: until they have a new owner, a read of them is one of bytes that are gone."""
-        self.forget(memory, lo, hi)
-        self._freed[lo, hi] = since
-
     def forget(self, memory: Memory, lo: int, hi: int) -> None:
         """Bytes have a new owner, who does not know what is in them."""
-        self._freed.pop((lo, hi), None)
         memory.valid[lo - memory.base : hi - memory.base] = bytes(hi - lo)
 
     # Findings
@@ -116,9 +109,6 @@ class Shadow(Observer):
 
     def _report(self, what: int, memory: Memory, row: int, lo: int, hi: int) -> None:
         kind, fact = REPORTS[what]
-        for (low, high), since in self._freed.items() if what == NOTHING and memory.name == "UB" else ():
-            if low <= lo + memory.base < high:
-                kind, fact = "use-after-recycle", f"uses a tensor that {since} gave back; free it after its last use"
         self._note(kind, memory, row, lo, hi, fact)
 
     def aliased(self, memory: Memory, row: int, lo: int, hi: int, owner: int) -> None:
