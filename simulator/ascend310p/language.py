@@ -91,10 +91,12 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def GetBlockIdx(self) -> int:
         """This block's number in the grid."""
+        self.counted(sys._getframe(1))
         return self._block
 
     def GetBlockNum(self) -> int:
         """Blocks of the grid."""
+        self.counted(sys._getframe(1))
         return self._blocks
 
     # Objects of the language
@@ -135,6 +137,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def DataCacheCleanAndInvalid(self, tensor: tensors.GlobalTensor, *, whole: bool = True) -> None:
         """Write the scalar cache back and forget it: all of it, or the line that `tensor` starts in."""
+        self.counted(sys._getframe(1))
         self.cache.clean(tensor, whole)
 
     def planned(self, buffer: language_queue.TBuf, size: int) -> None:

@@ -61,6 +61,7 @@ class CopyCalls(VectorCalls):
                     "round the count up to 32 bytes, or copy the tail by itself",
                 )
             if params.blockLen == 0:
+                self.counted(frame)
                 return
         self._copy(pipe, dst, src, params, frame)
 

@@ -102,6 +102,7 @@ class TQue:
     def AllocTensor(self, type: ElementType) -> LocalTensor:
         """The next free buffer; what is in it is anything."""
         frame, asc = sys._getframe(1), self._asc
+        self._asc.counted(frame)
         kind = asc.element_type(type, "AllocTensor", frame)
         buffer = self._free_buffer(frame)
         asc.live(self.position, 1, frame)
@@ -135,6 +136,7 @@ class TQue:
     def EnQue(self, tensor: LocalTensor) -> None:
         """The buffer is full: hand it over when the pipe that filled it is done."""
         frame = sys._getframe(1)
+        self._asc.counted(frame)
         buffer = self._own(tensor, "EnQue", frame)
         if buffer.state not in (OCCUPIED, DEQUE):
             self._wrong(buffer, "EnQue", f"{OCCUPIED} or {DEQUE}", frame)
@@ -159,6 +161,7 @@ class TQue:
     def FreeTensor(self, tensor: LocalTensor) -> None:
         """The buffer is used up: give it back when the pipe that used it is done."""
         frame = sys._getframe(1)
+        self._asc.counted(frame)
         buffer = self._own(tensor, "FreeTensor", frame)
         if buffer.state in (FREE, ENQUE):
             self._wrong(buffer, "FreeTensor", f"{OCCUPIED} or {DEQUE}", frame)
@@ -191,18 +194,22 @@ class TQue:
 
     def HasTensorInQue(self) -> bool:
         """Whether a DeQue would find a tensor."""
+        self._asc.counted(sys._getframe(1))
         return bool(self._full)
 
     def GetTensorCountInQue(self) -> int:
         """Tensors that wait for their DeQue."""
+        self._asc.counted(sys._getframe(1))
         return len(self._full)
 
     def VacantInQue(self) -> bool:
         """Whether an EnQue would find room."""
+        self._asc.counted(sys._getframe(1))
         return len(self._full) < self.depth
 
     def HasIdleBuffer(self) -> bool:
         """Whether an AllocTensor would find a buffer."""
+        self._asc.counted(sys._getframe(1))
         return any(buffer.state == FREE for buffer in self.buffers)
 
 
@@ -236,6 +243,7 @@ class TBuf:
 
     def _view(self, kind: ElementType, size: int, offset: int, call: str, frame: FrameType) -> LocalTensor:
         asc, length = self._asc, self._length(frame)
+        asc.counted(frame)
         size = asc.whole(size, 1, 2**31, "size", call, frame)
         offset = asc.whole(offset, 0, 2**31, "bufOffset", call, frame)
         if offset % BLOCK and (asc.spec.alignment == "strict" or offset % kind.size):

@@ -104,7 +104,7 @@ class Speech:
         return self.log.site_id(frame.f_code, frame.f_lasti)
 
     def _descriptor(self, rows: Rows, frame: FrameType) -> int:
-        """The descriptor of a row of this kind, said in `frame`; every call passes here once."""
+        """The descriptor of a row of this kind, said in `frame`; every call with a row passes here once."""
         self._countdown -= 1
         if self._countdown < 0:
             self._check_limits(frame)
@@ -119,6 +119,12 @@ class Speech:
         if found is None:
             found = rows.by_place[place] = self._describe(rows, frame)
         return found
+
+    def counted(self, frame: FrameType) -> None:
+        """A call without a row of its own counts too: a loop of nothing else has to end."""
+        self._countdown -= 1
+        if self._countdown < 0:
+            self._check_limits(frame)
 
     def _describe(self, rows: Rows, frame: FrameType) -> int:
         log = self.log
