@@ -95,6 +95,8 @@ class CopyCalls(VectorCalls):
         steps = length + params.srcGap * BLOCK, length + params.dstGap * BLOCK
         for who, tensor, step in (("src", src, steps[0]), ("dst", dst, steps[1])):
             self._check_side(who, tensor, (blocks - 1) * step + length, frame)
+            if isinstance(tensor, LocalTensor):
+                self.stale(tensor.buffer, who, "DataCopy", frame)
         source, target = self._end(src), self._end(dst)
         reads, writes = _spans(source.lo, blocks, length, steps[0]), _spans(target.lo, blocks, length, steps[1])
         if pipe is Pipe.V and self._judges is not None:

@@ -39,6 +39,8 @@ class ScalarCalls(Speech):
         """GetValue of a LocalTensor."""
         if type(index) is not int or not 0 <= index < tensor.size:
             index = self._index(tensor, index, "GetValue", frame)
+        if tensor.buffer.freed is not None:
+            self.stale(tensor.buffer, "the tensor", "GetValue", frame)
         kind = tensor.type
         lo = tensor.lo + index * kind.size
         descriptor = self._descriptor(self._get_rows[kind.size], frame)
@@ -53,6 +55,8 @@ class ScalarCalls(Speech):
         """SetValue of a LocalTensor."""
         if type(index) is not int or not 0 <= index < tensor.size:
             index = self._index(tensor, index, "SetValue", frame)
+        if tensor.buffer.freed is not None:
+            self.stale(tensor.buffer, "the tensor", "SetValue", frame)
         kind = tensor.type
         lo = tensor.lo + index * kind.size
         if type(value) is not kind.numpy.type:

@@ -154,6 +154,12 @@ class Speech:
         message = f"{call} of {self.name} at {self.log.site(place)}: {fact}; {remedy}"
         self.findings.append(Hazard(kind, message, replay=self._replay))
 
+    def stale(self, buffer: Any, who: str, call: str, frame: FrameType) -> None:
+        """An operand of a buffer that was given back: whoever allocates it next writes where this is read."""
+        if buffer.freed is not None:
+            fact = f"{who} is used after FreeTensor at {self.log.site(buffer.freed)}"
+            self.found(frame, "use-after-recycle", call, fact, "say FreeTensor after the last use of the tensor")
+
     def note(self, kind: str, message: str) -> None:
         """Something worth knowing that fails nothing."""
         self.notes.append(Hazard(kind, message, replay=self._replay))

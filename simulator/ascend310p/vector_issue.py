@@ -21,7 +21,10 @@ MOST_PREPARED = 32_768
 
 
 class Prepared(NamedTuple):
-    """A call on certain views. `dubious`: its operands have a finding, which is made each time."""
+    """A call on certain views. `dubious`: its operands have a finding, which is made each time.
+
+    `buffers`: of queues, which a FreeTensor may have given back, each with the operand's name.
+    """
 
     plan: VectorPlan
     offsets: tuple[int, int, int, int]
@@ -29,6 +32,7 @@ class Prepared(NamedTuple):
     reads: Spans
     writes: Spans
     dubious: bool
+    buffers: tuple[tuple[Any, str], ...]
 
 
 class VectorIssue(VectorPlans):
@@ -56,6 +60,9 @@ class VectorIssue(VectorPlans):
         if said.dubious:
             self._check_operands(plan, dst, sources, frame)
             self._check_overlap(plan, dst, sources, frame)
+        for buffer, who in said.buffers:
+            if buffer.freed is not None:
+                self.stale(buffer, who, name, frame)
         core = self.core
         descriptor = self._descriptor(plan.rows, frame)
         move = None if args is None else (plan.compute, args, plan.index, plan.folded)
@@ -153,7 +160,9 @@ class VectorIssue(VectorPlans):
             needs = zip((*sources, dst), (*plan.need[1:], plan.need[0]), strict=True)
             args = tuple([tensor.cells[:need] for tensor, need in needs])
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
-        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious)
+        operands = zip((dst, *sources), _names(len(sources)), strict=True)
+        buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
+        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers)
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
         """Validity of what is read and by whom, and who writes."""
@@ -178,13 +187,13 @@ class VectorIssue(VectorPlans):
     ) -> bool:
         """Whether an operand is too short or not aligned; with a frame, say so there."""
         dubious = False
+        names = _names(len(sources))
         for number, tensor in enumerate((dst, *sources)):
             wanted = plan.alignment if number == 0 else 32
             if tensor.size < plan.need[number] or tensor.lo % wanted:
                 dubious = True
                 if frame is not None:
-                    who = "dst" if number == 0 else f"src{number - 1}" if len(sources) > 1 else "src"
-                    self._complain(plan, tensor, plan.need[number], wanted, who, frame)
+                    self._complain(plan, tensor, plan.need[number], wanted, names[number], frame)
         return dubious
 
     def _complain(
@@ -219,3 +228,8 @@ class VectorIssue(VectorPlans):
                     remedy = "give the result bytes of its own, or exactly the source's"
                     self.found(frame, "illegal-overlap", plan.name, fact, remedy)
         return dubious
+
+
+def _names(sources: int) -> tuple[str, ...]:
+    """How operands are called: the target, then the sources."""
+    return ("dst", "src") if sources == 1 else ("dst", *(f"src{number}" for number in range(sources)))
