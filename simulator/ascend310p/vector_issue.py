@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from pytest_kernbench.simulator.ascend310p.core import Stuck
-from pytest_kernbench.simulator.ascend310p.geometry import overlapping
+from pytest_kernbench.simulator.ascend310p.geometry import overlapping, same_elements
 from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan, VectorPlans
@@ -92,6 +92,8 @@ class VectorIssue(VectorPlans):
         dubious = self._looks_dubious(plan, dst, sources) and (
             self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
         )
+        if plan.folded:
+            self._check_folded(plan, dst, sources[-1], frame)
         said = self._prepared_call(plan, dst, sources, dubious)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
@@ -211,6 +213,13 @@ class VectorIssue(VectorPlans):
             self.refuse(frame, "misaligned", plan.name, fact, remedy)
         self.found(frame, "misaligned", plan.name, fact, remedy)
 
+    def _check_folded(self, plan: VectorPlan, dst: LocalTensor, total: LocalTensor, frame: FrameType) -> None:
+        """Repeats pile up in dst only if each takes what the one before left, which is src1."""
+        if total.lo != dst.lo or not same_elements(plan.sources[-1], plan.dst):
+            fact = f"dstRepStride is 0, dst starts at UB[{dst.lo}], src1 at UB[{total.lo}]"
+            remedy = "let src1 be dst, with the same strides, or give dstRepStride 1 or more"
+            self.refuse(frame, "bad-parameter", plan.name, fact, remedy)
+
     def _check_overlap(
         self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType | None
     ) -> bool:
@@ -218,8 +227,8 @@ class VectorIssue(VectorPlans):
         at, dubious = dst.lo, False
         for number, tensor in enumerate(sources):
             access = plan.sources[number]
-            same = tensor.lo == at and tensor.type.size == dst.type.size
-            if same and (access.ranges == plan.dst.ranges or plan.folded):
+            same = tensor.lo == at and tensor.type.size == dst.type.size and same_elements(access, plan.dst)
+            if same and (not plan.folded or number == 1):
                 continue
             if overlapping(plan.dst.ranges, access.ranges, tensor.lo - at):
                 dubious = True
