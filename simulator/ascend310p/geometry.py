@@ -71,6 +71,15 @@ def _access(index: Indices, itemsize: int) -> Access:
     return Access(index, ranges, need, len(flat), repeated)
 
 
+def same_elements(one: Access, other: Access) -> bool:
+    """Whether two operands touch the same elements in the same order: bytes alone do not say which repeat does."""
+    if one is other:
+        return True
+    if one.elements is None or other.elements is None:
+        return one.elements is other.elements and one.total == other.total
+    return np.array_equal(one.elements, other.elements)
+
+
 def overlapping(one: tuple[tuple[int, int], ...], other: tuple[tuple[int, int], ...], shift: int) -> bool:
     """Whether ranges share a byte; those of `other` lie `shift` bytes further."""
     return any(lo < high + shift and low + shift < hi for lo, hi in one for low, high in other)

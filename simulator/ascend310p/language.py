@@ -20,7 +20,7 @@ from pytest_kernbench.simulator.ascend310p.language_queue import FREE
 from pytest_kernbench.simulator.ascend310p.language_scalar import ScalarCalls
 from pytest_kernbench.simulator.ascend310p.language_sync import SyncCalls
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, ElementType, HardEvent, Pipe
-from pytest_kernbench.simulator.errors import Hazard
+from pytest_kernbench.simulator.errors import Hazard, Site
 
 CUBE = "the Cube is not modelled: KERNEL_TYPE_AIV_ONLY; loop vector instructions (Axpy a row)"
 LACKS: dict[str, str] = {
@@ -91,10 +91,12 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def GetBlockIdx(self) -> int:
         """This block's number in the grid."""
+        self.counted(sys._getframe(1))
         return self._block
 
     def GetBlockNum(self) -> int:
         """Blocks of the grid."""
+        self.counted(sys._getframe(1))
         return self._blocks
 
     # Objects of the language
@@ -135,6 +137,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def DataCacheCleanAndInvalid(self, tensor: tensors.GlobalTensor, *, whole: bool = True) -> None:
         """Write the scalar cache back and forget it: all of it, or the line that `tensor` starts in."""
+        self.counted(sys._getframe(1))
         self.cache.clean(tensor, whole)
 
     def planned(self, buffer: language_queue.TBuf, size: int) -> None:
@@ -147,6 +150,10 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     def place_of(self, frame: FrameType) -> int:
         """The id of a line."""
         return self._place(frame)
+
+    def site_of_place(self, place: int) -> Site:
+        """The line of an id."""
+        return self.log.site(place)
 
     def live(self, position: vocabulary.TPosition, change: int, frame: FrameType) -> None:
         """Tensors that queues of a position hold, which the device limits."""

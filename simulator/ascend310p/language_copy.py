@@ -61,6 +61,7 @@ class CopyCalls(VectorCalls):
                     "round the count up to 32 bytes, or copy the tail by itself",
                 )
             if params.blockLen == 0:
+                self.counted(frame)
                 return
         self._copy(pipe, dst, src, params, frame)
 
@@ -94,6 +95,8 @@ class CopyCalls(VectorCalls):
         steps = length + params.srcGap * BLOCK, length + params.dstGap * BLOCK
         for who, tensor, step in (("src", src, steps[0]), ("dst", dst, steps[1])):
             self._check_side(who, tensor, (blocks - 1) * step + length, frame)
+            if isinstance(tensor, LocalTensor):
+                self.stale(tensor.buffer, who, "DataCopy", frame)
         source, target = self._end(src), self._end(dst)
         reads, writes = _spans(source.lo, blocks, length, steps[0]), _spans(target.lo, blocks, length, steps[1])
         if pipe is Pipe.V and self._judges is not None:

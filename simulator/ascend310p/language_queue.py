@@ -29,15 +29,16 @@ EVENTS: dict[TPosition, tuple[str, str] | None] = {
 
 
 class Buffer:
-    """Bytes [lo, hi) of UB that a queue hands round; `returned` is the flag of its last FreeTensor."""
+    """Bytes [lo, hi) of UB that a queue hands round; `returned` is the flag of its last FreeTensor, `freed` its line."""
 
-    __slots__ = ("hi", "lo", "place", "returned", "state", "tensors")
+    __slots__ = ("freed", "hi", "lo", "place", "returned", "state", "tensors")
 
     def __init__(self, lo: int, hi: int) -> None:
         self.lo = lo
         self.hi = hi
         self.state = FREE
         self.returned: Key | None = None
+        self.freed: int | None = None  # where FreeTensor was said, an id of the log's, until the next AllocTensor
         self.place = 0  # where it was allocated, an id of the log's
         self.tensors: dict[ElementType, LocalTensor] = {}  # the same view each time it comes round
 
@@ -102,6 +103,7 @@ class TQue:
     def AllocTensor(self, type: ElementType) -> LocalTensor:
         """The next free buffer; what is in it is anything."""
         frame, asc = sys._getframe(1), self._asc
+        self._asc.counted(frame)
         kind = asc.element_type(type, "AllocTensor", frame)
         buffer = self._free_buffer(frame)
         asc.live(self.position, 1, frame)
@@ -109,6 +111,7 @@ class TQue:
             asc.hand_over(buffer.returned, frame)
             buffer.returned = None
         buffer.state = OCCUPIED
+        buffer.freed = None
         buffer.place = asc.place_of(frame)
         asc.fresh(buffer.lo, buffer.hi)
         return self._tensor(buffer, kind)
@@ -135,6 +138,7 @@ class TQue:
     def EnQue(self, tensor: LocalTensor) -> None:
         """The buffer is full: hand it over when the pipe that filled it is done."""
         frame = sys._getframe(1)
+        self._asc.counted(frame)
         buffer = self._own(tensor, "EnQue", frame)
         if buffer.state not in (OCCUPIED, DEQUE):
             self._wrong(buffer, "EnQue", f"{OCCUPIED} or {DEQUE}", frame)
@@ -158,13 +162,15 @@ class TQue:
 
     def FreeTensor(self, tensor: LocalTensor) -> None:
         """The buffer is used up: give it back when the pipe that used it is done."""
-        frame = sys._getframe(1)
+        frame, asc = sys._getframe(1), self._asc
+        asc.counted(frame)
         buffer = self._own(tensor, "FreeTensor", frame)
         if buffer.state in (FREE, ENQUE):
             self._wrong(buffer, "FreeTensor", f"{OCCUPIED} or {DEQUE}", frame)
         buffer.state = FREE
+        buffer.freed = asc.place_of(frame)
         buffer.returned = self._raise(1, frame)
-        self._asc.live(self.position, -1, frame)
+        asc.live(self.position, -1, frame)
 
     def _raise(self, which: int, frame: FrameType) -> Key | None:
         """Set a flag of the queue's own, with an id from the common store."""
@@ -186,23 +192,29 @@ class TQue:
         return buffer  # type: ignore[return-value]
 
     def _wrong(self, buffer: Buffer, call: str, wanted: str, frame: FrameType) -> None:
-        fact = f"the tensor is {buffer.state}, {call} takes one that is {wanted}"
-        self._asc.refuse(frame, "queue-misuse", call, fact, "Alloc, EnQue, DeQue, Free, each once, in this order")
+        asc = self._asc
+        freed = "" if buffer.freed is None else f" since FreeTensor at {asc.site_of_place(buffer.freed)}"
+        fact = f"the tensor is {buffer.state}{freed}, {call} takes one that is {wanted}"
+        asc.refuse(frame, "queue-misuse", call, fact, "Alloc, EnQue, DeQue, Free, each once, in this order")
 
     def HasTensorInQue(self) -> bool:
         """Whether a DeQue would find a tensor."""
+        self._asc.counted(sys._getframe(1))
         return bool(self._full)
 
     def GetTensorCountInQue(self) -> int:
         """Tensors that wait for their DeQue."""
+        self._asc.counted(sys._getframe(1))
         return len(self._full)
 
     def VacantInQue(self) -> bool:
         """Whether an EnQue would find room."""
+        self._asc.counted(sys._getframe(1))
         return len(self._full) < self.depth
 
     def HasIdleBuffer(self) -> bool:
         """Whether an AllocTensor would find a buffer."""
+        self._asc.counted(sys._getframe(1))
         return any(buffer.state == FREE for buffer in self.buffers)
 
 
@@ -236,6 +248,7 @@ class TBuf:
 
     def _view(self, kind: ElementType, size: int, offset: int, call: str, frame: FrameType) -> LocalTensor:
         asc, length = self._asc, self._length(frame)
+        asc.counted(frame)
         size = asc.whole(size, 1, 2**31, "size", call, frame)
         offset = asc.whole(offset, 0, 2**31, "bufOffset", call, frame)
         if offset % BLOCK and (asc.spec.alignment == "strict" or offset % kind.size):

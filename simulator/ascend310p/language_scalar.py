@@ -39,6 +39,8 @@ class ScalarCalls(Speech):
         """GetValue of a LocalTensor."""
         if type(index) is not int or not 0 <= index < tensor.size:
             index = self._index(tensor, index, "GetValue", frame)
+        if tensor.buffer.freed is not None:
+            self.stale(tensor.buffer, "the tensor", "GetValue", frame)
         kind = tensor.type
         lo = tensor.lo + index * kind.size
         descriptor = self._descriptor(self._get_rows[kind.size], frame)
@@ -53,6 +55,8 @@ class ScalarCalls(Speech):
         """SetValue of a LocalTensor."""
         if type(index) is not int or not 0 <= index < tensor.size:
             index = self._index(tensor, index, "SetValue", frame)
+        if tensor.buffer.freed is not None:
+            self.stale(tensor.buffer, "the tensor", "SetValue", frame)
         kind = tensor.type
         lo = tensor.lo + index * kind.size
         if type(value) is not kind.numpy.type:
@@ -127,6 +131,7 @@ class ScalarCalls(Speech):
 
     def set_global_buffer(self, view: GlobalTensor, buffer: Any, size: Any, frame: FrameType) -> None:
         """SetGlobalBuffer: `size` elements of the view's type from the pointer on."""
+        self.counted(frame)
         call, kind = "SetGlobalBuffer", view.type
         if not isinstance(buffer, Pointer):
             fact = f"buffer is a {type(buffer).__name__}"
@@ -152,6 +157,7 @@ class ScalarCalls(Speech):
 
     def global_from(self, view: GlobalTensor, offset: Any, frame: FrameType) -> GlobalTensor:
         """`tensor[offset]`, in elements, to the end of the buffer."""
+        self.counted(frame)
         at = self.whole(offset, -MOST, MOST, "offset", "GlobalTensor[]", frame)
         if view.tensor is None or not 0 <= at <= view.size:
             self.refuse(
@@ -164,6 +170,7 @@ class ScalarCalls(Speech):
 
     def local_from(self, tensor: LocalTensor, offset: Any, frame: FrameType) -> LocalTensor:
         """`tensor[offset]`, in elements, to the end of the tensor."""
+        self.counted(frame)
         at = self.whole(offset, -MOST, MOST, "offset", "LocalTensor[]", frame)
         if not 0 <= at <= tensor.size:
             self.refuse(
@@ -173,6 +180,7 @@ class ScalarCalls(Speech):
 
     def reinterpret(self, tensor: LocalTensor, type: Any, frame: FrameType) -> LocalTensor:
         """The same bytes, counted in other elements."""
+        self.counted(frame)
         kind = self.element_type(type, "ReinterpretCast", frame)
         return self._view(tensor, kind, tensor.lo, tensor.size * tensor.type.size // kind.size)
 

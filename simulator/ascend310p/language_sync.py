@@ -181,7 +181,9 @@ class SyncCalls(Speech):
     def wait_flag(self, event: Any, id: int, frame: FrameType) -> None:
         """WaitFlag, said in `frame`."""
         said = self._say_flag(event, id, WAIT, frame)
-        if said is not V_V:
+        if said is V_V:
+            self.counted(frame)
+        else:
             self.lower_flag(said, frame)
 
     def lower_flag(self, said: SaidFlag, frame: FrameType) -> None:
@@ -234,6 +236,7 @@ class SyncCalls(Speech):
     def AllocEventID(self, event: Any) -> EventID:
         """The lowest free id of the event, marked used until ReleaseEventID."""
         frame = sys._getframe(1)
+        self.counted(frame)
         return EventID(self.take_id(event, "AllocEventID", frame))
 
     def take_id(self, event: Any, call: str, frame: FrameType) -> int:
@@ -245,6 +248,7 @@ class SyncCalls(Speech):
     def FetchEventID(self, event: Any) -> EventID:
         """The lowest free id of the event, not marked: the next Fetch gives it again."""
         frame = sys._getframe(1)
+        self.counted(frame)
         free = self._free_id(event, "FetchEventID", frame)
         key = (*event.value, free)
         if self.core.flag(key).outstanding > 0:
@@ -257,6 +261,7 @@ class SyncCalls(Speech):
     def ReleaseEventID(self, event: Any, id: int) -> None:
         """The id is free again."""
         frame = sys._getframe(1)
+        self.counted(frame)
         self._free_id(event, "ReleaseEventID", frame, needed=False)
         number = self.whole(id, 0, self.spec.event_ids - 1, "eventID", "ReleaseEventID", frame)
         if not self.ids[event][number]:

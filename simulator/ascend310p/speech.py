@@ -104,7 +104,7 @@ class Speech:
         return self.log.site_id(frame.f_code, frame.f_lasti)
 
     def _descriptor(self, rows: Rows, frame: FrameType) -> int:
-        """The descriptor of a row of this kind, said in `frame`; every call passes here once."""
+        """The descriptor of a row of this kind, said in `frame`; every call with a row passes here once."""
         self._countdown -= 1
         if self._countdown < 0:
             self._check_limits(frame)
@@ -119,6 +119,12 @@ class Speech:
         if found is None:
             found = rows.by_place[place] = self._describe(rows, frame)
         return found
+
+    def counted(self, frame: FrameType) -> None:
+        """A call without a row of its own counts too: a loop of nothing else has to end."""
+        self._countdown -= 1
+        if self._countdown < 0:
+            self._check_limits(frame)
 
     def _describe(self, rows: Rows, frame: FrameType) -> int:
         log = self.log
@@ -147,6 +153,12 @@ class Speech:
         self._folded[key] = len(self.findings)
         message = f"{call} of {self.name} at {self.log.site(place)}: {fact}; {remedy}"
         self.findings.append(Hazard(kind, message, replay=self._replay))
+
+    def stale(self, buffer: Any, who: str, call: str, frame: FrameType) -> None:
+        """An operand of a buffer that was given back: whoever allocates it next writes where this is read."""
+        if buffer.freed is not None:
+            fact = f"{who} is used after FreeTensor at {self.log.site(buffer.freed)}"
+            self.found(frame, "use-after-recycle", call, fact, "say FreeTensor after the last use of the tensor")
 
     def note(self, kind: str, message: str) -> None:
         """Something worth knowing that fails nothing."""

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from pytest_kernbench.simulator.ascend310p.core import Stuck
-from pytest_kernbench.simulator.ascend310p.geometry import overlapping
+from pytest_kernbench.simulator.ascend310p.geometry import overlapping, same_elements
 from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan, VectorPlans
@@ -21,7 +21,10 @@ MOST_PREPARED = 32_768
 
 
 class Prepared(NamedTuple):
-    """A call on certain views. `dubious`: its operands have a finding, which is made each time."""
+    """A call on certain views. `dubious`: its operands have a finding, which is made each time.
+
+    `buffers`: of queues, which a FreeTensor may have given back, each with the operand's name.
+    """
 
     plan: VectorPlan
     offsets: tuple[int, int, int, int]
@@ -29,6 +32,7 @@ class Prepared(NamedTuple):
     reads: Spans
     writes: Spans
     dubious: bool
+    buffers: tuple[tuple[Any, str], ...]
 
 
 class VectorIssue(VectorPlans):
@@ -56,6 +60,9 @@ class VectorIssue(VectorPlans):
         if said.dubious:
             self._check_operands(plan, dst, sources, frame)
             self._check_overlap(plan, dst, sources, frame)
+        for buffer, who in said.buffers:
+            if buffer.freed is not None:
+                self.stale(buffer, who, name, frame)
         core = self.core
         descriptor = self._descriptor(plan.rows, frame)
         move = None if args is None else (plan.compute, args, plan.index, plan.folded)
@@ -85,6 +92,8 @@ class VectorIssue(VectorPlans):
         dubious = self._looks_dubious(plan, dst, sources) and (
             self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
         )
+        if plan.folded:
+            self._check_folded(plan, dst, sources[-1], frame)
         said = self._prepared_call(plan, dst, sources, dubious)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
@@ -153,7 +162,9 @@ class VectorIssue(VectorPlans):
             needs = zip((*sources, dst), (*plan.need[1:], plan.need[0]), strict=True)
             args = tuple([tensor.cells[:need] for tensor, need in needs])
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
-        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious)
+        operands = zip((dst, *sources), _names(len(sources)), strict=True)
+        buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
+        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers)
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
         """Validity of what is read and by whom, and who writes."""
@@ -178,13 +189,13 @@ class VectorIssue(VectorPlans):
     ) -> bool:
         """Whether an operand is too short or not aligned; with a frame, say so there."""
         dubious = False
+        names = _names(len(sources))
         for number, tensor in enumerate((dst, *sources)):
             wanted = plan.alignment if number == 0 else 32
             if tensor.size < plan.need[number] or tensor.lo % wanted:
                 dubious = True
                 if frame is not None:
-                    who = "dst" if number == 0 else f"src{number - 1}" if len(sources) > 1 else "src"
-                    self._complain(plan, tensor, plan.need[number], wanted, who, frame)
+                    self._complain(plan, tensor, plan.need[number], wanted, names[number], frame)
         return dubious
 
     def _complain(
@@ -202,6 +213,13 @@ class VectorIssue(VectorPlans):
             self.refuse(frame, "misaligned", plan.name, fact, remedy)
         self.found(frame, "misaligned", plan.name, fact, remedy)
 
+    def _check_folded(self, plan: VectorPlan, dst: LocalTensor, total: LocalTensor, frame: FrameType) -> None:
+        """Repeats pile up in dst only if each takes what the one before left, which is src1."""
+        if total.lo != dst.lo or not same_elements(plan.sources[-1], plan.dst):
+            fact = f"dstRepStride is 0, dst starts at UB[{dst.lo}], src1 at UB[{total.lo}]"
+            remedy = "let src1 be dst, with the same strides, or give dstRepStride 1 or more"
+            self.refuse(frame, "bad-parameter", plan.name, fact, remedy)
+
     def _check_overlap(
         self, plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor], frame: FrameType | None
     ) -> bool:
@@ -209,8 +227,8 @@ class VectorIssue(VectorPlans):
         at, dubious = dst.lo, False
         for number, tensor in enumerate(sources):
             access = plan.sources[number]
-            same = tensor.lo == at and tensor.type.size == dst.type.size
-            if same and (access.ranges == plan.dst.ranges or plan.folded):
+            same = tensor.lo == at and tensor.type.size == dst.type.size and same_elements(access, plan.dst)
+            if same and (not plan.folded or number == 1):
                 continue
             if overlapping(plan.dst.ranges, access.ranges, tensor.lo - at):
                 dubious = True
@@ -219,3 +237,8 @@ class VectorIssue(VectorPlans):
                     remedy = "give the result bytes of its own, or exactly the source's"
                     self.found(frame, "illegal-overlap", plan.name, fact, remedy)
         return dubious
+
+
+def _names(sources: int) -> tuple[str, ...]:
+    """How operands are called: the target, then the sources."""
+    return ("dst", "src") if sources == 1 else ("dst", *(f"src{number}" for number in range(sources)))

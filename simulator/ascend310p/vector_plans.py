@@ -39,7 +39,7 @@ TYPES_OF: dict[str, tuple[ElementType, ...]] = {
 }
 WIDENING = ("Axpy", "MulAddDst")  # float target, half sources
 IN_PLACE = frozenset(WIDENING)
-ACCUMULATING = ("Add", "Sub", "Mul", "Max", "Min")
+ACCUMULATING = ("Add", "Sub", "Mul", "Max", "Min")  # of half, int32_t, float
 MOST_REPEATS, MOST_STRIDE, MOST_REDUCED_STRIDE = 255, 255, 65_535
 Types = tuple[ElementType, ...]
 How = tuple[Any, ...]
@@ -194,7 +194,8 @@ class VectorPlans(Speech):
             strided(selected, repeats, block, step, each.size)
             for block, step, each in zip(blocks, steps, types, strict=False)
         ]
-        if accesses[0].repeated and not (steps[0] == 0 and steps[-1] == 0 and name in ACCUMULATING and len(types) == 3):
+        piles_up = name in ACCUMULATING and types[0] is not int16
+        if accesses[0].repeated and not (piles_up and steps[0] == 0 and steps[-1] == 0):
             fact = f"dstRepStride {steps[0]} lets repeats write the same bytes"
             self.refuse(frame, "bad-parameter", name, fact, "only Add, Sub, Mul, Max, Min may, with 0 for dst and src1")
         return accesses

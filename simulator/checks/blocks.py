@@ -26,48 +26,71 @@ class Footprint:
         found[0].add(lo, hi)
 
 
+Extent = tuple[int, int]
+Reach = list[int]  # the first block that touched an extent and its row, the last one and its row
+
+
 def conflicts(blocks: list[Footprint], about: Callable[[int, int, int], Involved], replay: str) -> list[Hazard]:
     """One finding a pair of source lines in different blocks, one of them writing, that share a byte."""
     found: dict[tuple[str, Any, Any], Hazard] = {}
-    writes = _flat(blocks, True)
-    for number, block in enumerate(blocks):
-        for (write, _), (ranges, row) in block.touched.items():
-            for lo, hi in ranges:
-                for other, theirs, low, high in _meeting(writes, lo, hi):
-                    if theirs < number or (theirs > number and not write):
-                        _note(
-                            found,
-                            "race-waw" if write else "race-raw",
-                            (other, row),
-                            max(lo, low),
-                            min(hi, high),
-                            about,
-                            replay,
-                        )
+    seen: set[tuple[str, int, int]] = set()
+    reaches = _reaches(blocks)
+    writes = _flat(reaches)
+    for (write, line), extents in reaches.items():
+        kind = "race-waw" if write else "race-raw"
+        for (lo, hi), reach in extents.items():
+            for theirs, by, low, high in _meeting(writes, lo, hi):
+                pair = (kind, by, line)
+                rows = () if pair in seen else _in_different_blocks(theirs, reach, write)
+                if rows:
+                    seen.add(pair)
+                    _note(found, kind, rows, max(lo, low), min(hi, high), about, replay)
     return list(found.values())
 
 
-def _flat(blocks: list[Footprint], write: bool) -> tuple[list[int], list[tuple[int, int, int, int]], int]:
-    """(starts, (lo, hi, block, row) by lo, longest) of all accesses of a kind."""
+def _reaches(blocks: list[Footprint]) -> dict[tuple[bool, int], dict[Extent, Reach]]:
+    """By kind of access and descriptor, the extents that blocks touched: many blocks touch the same ones."""
+    found: dict[tuple[bool, int], dict[Extent, Reach]] = {}
+    for number, block in enumerate(blocks):
+        for key, (ranges, row) in block.touched.items():
+            extents = found.setdefault(key, {})
+            for lo, hi in ranges:
+                reach = extents.setdefault((lo, hi), [number, row, number, row])
+                reach[2:] = number, row
+    return found
+
+
+def _in_different_blocks(writer: Reach, other: Reach, ordered: bool) -> tuple[int, int] | tuple[()]:
+    """A row of the writer's and one of the other's in another block, in a later one if `ordered`; none if no two are.
+
+    The first and the last block of each are enough to tell.
+    """
+    if writer[0] < other[2]:
+        return writer[1], other[3]
+    if not ordered and writer[2] > other[0]:
+        return writer[3], other[1]
+    return ()
+
+
+def _flat(reaches: dict[tuple[bool, int], dict[Extent, Reach]]) -> Any:
+    """(starts, (lo, hi, descriptor, reach) by lo, longest) of all writes."""
     flat = sorted(
-        (lo, hi, number, row)
-        for number, block in enumerate(blocks)
-        for (kind, _), (ranges, row) in block.touched.items()
-        if kind is write
-        for lo, hi in ranges
-    )
+        ((lo, hi, line, reach) for (write, line), extents in reaches.items() if write
+         for (lo, hi), reach in extents.items()),
+        key=lambda each: each[:3],
+    )  # fmt: skip
     return [each[0] for each in flat], flat, max((hi - lo for lo, hi, _, _ in flat), default=0)
 
 
-def _meeting(index: Any, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
-    """(row, block, lo, hi) of the accesses that share a byte with [lo, hi)."""
+def _meeting(index: Any, lo: int, hi: int) -> Iterator[tuple[Reach, int, int, int]]:
+    """(reach, descriptor, lo, hi) of the writes that share a byte with [lo, hi)."""
     starts, flat, longest = index
     for at in range(bisect_right(starts, lo - longest), len(flat)):
-        low, high, block, row = flat[at]
+        low, high, line, reach = flat[at]
         if low >= hi:
             return
         if high > lo:
-            yield row, block, low, high
+            yield reach, line, low, high
 
 
 def _note(

@@ -309,7 +309,7 @@ def test_a_body_that_does_not_end_is_stopped(refusal: Any) -> None:
             "the depth is 1",
             lambda q, asc: [q.EnQue(each) for each in (q.AllocTensor(asc.half), q.AllocTensor(asc.half))],
         ),
-        ("is FREE, FreeTensor takes", lambda q, asc: [q.FreeTensor(t) for t in [q.AllocTensor(asc.half)] * 2]),
+        ("is FREE since FreeTensor at", lambda q, asc: [q.FreeTensor(t) for t in [q.AllocTensor(asc.half)] * 2]),
         (
             "is ENQUE, FreeTensor takes",
             lambda q, asc: [say(t) for t in [q.AllocTensor(asc.half)] for say in (q.EnQue, q.FreeTensor)],
