@@ -11,9 +11,7 @@ LOOPS = {
     "VacantInQue": lambda asc, q, t, x: q.VacantInQue(),
     "HasIdleBuffer": lambda asc, q, t, x: q.HasIdleBuffer(),
     "Alloc and Free": lambda asc, q, t, x: q.FreeTensor(q.AllocTensor(asc.half)),
-    "event ids": lambda asc, q, t, x: asc.ReleaseEventID(
-        asc.HardEvent.MTE2_V, asc.AllocEventID(asc.HardEvent.MTE2_V)
-    ),
+    "event ids": lambda asc, q, t, x: asc.ReleaseEventID(asc.HardEvent.MTE2_V, asc.AllocEventID(asc.HardEvent.MTE2_V)),
     "FetchEventID": lambda asc, q, t, x: asc.FetchEventID(asc.HardEvent.MTE2_V),
     "WaitFlag of V_V": lambda asc, q, t, x: asc.WaitFlag(asc.HardEvent.V_V, 0),
     "a copy of nothing": lambda asc, q, t, x: asc.DataCopy(t, x, 3),
