@@ -32,7 +32,8 @@ MENDS = {
     "loaded_again_too_early": [("1.0, 64)", "1.0, 64)\n    sync(asc, 'V_MTE2')")],
     "row_tails_meet": [("t, 16)\n", "t, 16)\n    asc.PipeBarrier(asc.PIPE_MTE3)\n")],
     "freed_too_early": [
-        ("    queue.FreeTensor(t)\n    asc.Duplicate(t, 0.0, 64)", "    asc.Duplicate(t, 0.0, 64)\n    queue.FreeTensor(t)"),
+        ("    queue.FreeTensor(t)\n", ""),
+        ("    asc.Duplicate(t, 0.0, 64)", "    asc.Duplicate(t, 0.0, 64)\n    queue.FreeTensor(t)"),
     ],
     "never_written": [("    asc.Adds", WRITTEN + "    asc.Adds")],
     "past_the_tail": [("1.0, 512", "1.0, 5 * 64")],
