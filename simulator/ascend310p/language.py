@@ -26,6 +26,9 @@ CUBE = "the Cube is not modelled: KERNEL_TYPE_AIV_ONLY; loop vector instructions
 LACKS: dict[str, str] = {
     "DataCopyPad": "310P has no DataCopyPad: copy whole blocks of 32 bytes and treat the tail by GetValue/SetValue",
     "bfloat16_t": "310P has no bfloat16: use half or float32",
+    "bfloat16": "310P has no bfloat16: use half or float32",
+    "int4b_t": "int4 is not modelled: use int8_t",
+    "TQueBind": "TQueBind is not modelled: use a VECIN and a VECOUT queue, and DataCopy from one tensor to the other",
     "Fixpipe": "310P has no FIXPIPE: results of the Cube pass through the vector unit",
     "SetFixPipeConfig": "310P has no FIXPIPE",
     "SyncAll": "310P has no synchronisation between cores: give each block its own bytes, or use two launches",
@@ -84,7 +87,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         frame = sys._getframe(1)
         if name in LACKS:
             self.refuse(frame, "unsupported", name, "310P does not have it, or it is not modelled", LACKS[name])
-        near = ", ".join(difflib.get_close_matches(name, dir(type(self)), 3))
+        near = ", ".join(difflib.get_close_matches(name, WORDS, 3))
         self.refuse(frame, "unsupported", f"asc.{name}", "there is no such call", f"nearest: {near or 'none'}")
 
     # The block
@@ -137,12 +140,18 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def DataCacheCleanAndInvalid(self, tensor: tensors.GlobalTensor, *, whole: bool = True) -> None:
         """Write the scalar cache back and forget it: all of it, or the line that `tensor` starts in."""
-        self.counted(sys._getframe(1))
+        frame = sys._getframe(1)
+        self.counted(frame)
+        if not isinstance(tensor, tensors.GlobalTensor) or tensor.tensor is None:
+            fact, remedy = f"tensor is {tensor!r}", "give a GlobalTensor after its SetGlobalBuffer"
+            self.refuse(frame, "bad-parameter", "DataCacheCleanAndInvalid", fact, remedy)
         self.cache.clean(tensor, whole)
 
     def planned(self, buffer: language_queue.TBuf, size: int) -> None:
         """The host planned `size` bytes for what is carved of `buffer`: another sum at the end is `tiling-mismatch`."""
         frame = sys._getframe(1)
+        if not isinstance(buffer, language_queue.TBuf):
+            self.refuse(frame, "bad-parameter", "planned", f"buffer is {buffer!r}", "give a TBuf, then bytes")
         buffer.planned = (self.whole(size, 0, 2**31, "size", "planned", frame), self._place(frame))
 
     # What queues need
@@ -209,6 +218,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                 self.findings.append(Hazard("unpaired-flag", message, count=count, replay=self._replay))
 
     def _left_tensors(self) -> None:
+        left: Counter[str] = Counter()  # a line that allocated several is one finding
         for queue in self._pipe.queues if self._pipe is not None else ():
             for buffer in queue.buffers:
                 if buffer.state != FREE:
@@ -217,7 +227,9 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                         f"{self.name} ended while a tensor of {queue.position.value}, AllocTensor at {where}, is "
                         f"{buffer.state}; FreeTensor it"
                     )
-                    self.findings.append(Hazard("leak", message, replay=self._replay))
+                    left[message] += 1
+        for message, count in left.items():
+            self.findings.append(Hazard("leak", message, count=count, replay=self._replay))
 
     def _left_plans(self) -> None:
         for buf in self._pipe.bufs if self._pipe is not None else ():
@@ -229,5 +241,12 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                 )
                 self.findings.append(Hazard("tiling-mismatch", message, replay=self._replay))
 
+
+# What a kernel may say: the vendor's names have capitals or are types, the others are the simulator's own.
+OWN_WORDS = ("own", "borrow", "planned", "region", "at")
+WORDS = [
+    name for name in dir(Asc)
+    if name in OWN_WORDS or name[0].isupper() or isinstance(getattr(Asc, name), ElementType)
+]  # fmt: skip
 
 __all__ = ["LACKS", "Asc"]

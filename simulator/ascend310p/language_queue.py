@@ -29,7 +29,7 @@ EVENTS: dict[TPosition, tuple[str, str] | None] = {
 
 
 class Buffer:
-    """Bytes [lo, hi) of UB that a queue hands round; `returned` is the flag of its last FreeTensor, `freed` its line."""
+    """Bytes [lo, hi) of UB that a queue hands round; `returned`: the flag of its last FreeTensor, `freed`: its line."""
 
     __slots__ = ("freed", "hi", "lo", "place", "returned", "state", "tensors")
 

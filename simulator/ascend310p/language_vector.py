@@ -134,8 +134,9 @@ class VectorCalls(VectorIssue):
     def Cast(self, dst: LocalTensor, src: LocalTensor, roundMode: Any, mask: Any, repeatTime: Any = None,
              repeatParams: Any = None) -> None:  # fmt: skip
         """Another element type, rounded as `RoundMode` says; 310P takes the pairs and modes of `casts.MODES`."""
-        self._vector("Cast", dst, (src,), None, (mask, repeatTime, repeatParams, roundMode, self._deq_scale),
-                     sys._getframe(1))
+        self._vector(
+            "Cast", dst, (src,), None, (mask, repeatTime, repeatParams, roundMode, self._deq_scale), sys._getframe(1)
+        )
 
     def Compare(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, cmpMode: Any, count: Any) -> None:
         """One bit an element, in uint8_t; `count` elements make whole repeats of 256 bytes."""
