@@ -7,7 +7,7 @@ parked, and its commands get their times when the Set comes. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import error as TooLate
+from struct import error
 from typing import Any, Protocol
 
 from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key
@@ -19,6 +19,7 @@ from pytest_kernbench.simulator.ops.compact import CELLS, ROW_END, ROW_FIRST, RO
 
 Spans = tuple[tuple[int, int], ...]
 UNKNOWN = -1
+TooLate = error  # what packing a row raises
 LAST_CYCLE = 2**31 - 1  # a cell of the log has 32 bits; packing a later one raises TooLate
 
 

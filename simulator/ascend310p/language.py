@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -46,6 +47,37 @@ LACKS: dict[str, str] = {
 }  # fmt: skip
 
 
+CUBE_WORDS = frozenset(("M", "MTE1", "FIX", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "TSCM", "C2PIPE2GM"))
+
+
+class Words:
+    """An enumeration of the vendor's, by attribute or by `[name]`; what 310P lacks is refused at the kernel's line."""
+
+    def __init__(self, asc: Asc, kind: str, words: dict[str, Any]) -> None:
+        self._asc = asc
+        self._kind = kind
+        self._words = words
+        self.__dict__.update(words)  # an attribute that is there costs no call
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._refuse(f"{self._kind}.{name}", name, sys._getframe(1))
+
+    def __getitem__(self, name: str) -> Any:
+        if isinstance(name, str) and name in self._words:
+            return self._words[name]
+        return self._refuse(f"{self._kind}[{name!r}]", str(name), sys._getframe(1))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._words.values())
+
+    def _refuse(self, said: str, name: str, frame: FrameType) -> NoReturn:
+        why = f"{CUBE}; " if CUBE_WORDS.intersection((name, *name.split("_"))) else ""
+        near = difflib.get_close_matches(name, self._words, 4) or self._words
+        self._asc.refuse(frame, "unsupported", said, f"310P has no {name}", f"{why}use {', '.join(near)}")
+
+
 class Asc(ScalarCalls, CopyCalls, SyncCalls):
     """Everything a kernel can say to one AI core; see docs/ascend310p.md for the language."""
 
@@ -55,12 +87,13 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     int8_t, uint8_t, int16_t, uint16_t = vocabulary.int8, vocabulary.uint8, vocabulary.int16, vocabulary.uint16
     int32_t, uint32_t, int64_t, uint64_t = vocabulary.int32, vocabulary.uint32, vocabulary.int64, vocabulary.uint64
     PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL = Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3, Pipe.ALL
-    HardEvent = vocabulary.HardEvent
-    TPosition = QuePosition = vocabulary.TPosition
-    RoundMode = vocabulary.RoundMode
-    CMPMODE = vocabulary.CMPMODE
-    SELMODE = vocabulary.SELMODE
-    ReduceOrder = vocabulary.ReduceOrder
+    HardEvent: Words
+    TPosition: Words
+    QuePosition: Words
+    RoundMode: Words
+    CMPMODE: Words
+    SELMODE: Words
+    ReduceOrder: Words
     DataCopyParams = vocabulary.DataCopyParams
     UnaryRepeatParams = vocabulary.UnaryRepeatParams
     BinaryRepeatParams = vocabulary.BinaryRepeatParams
@@ -68,6 +101,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
+        self._give_words()
         self.cache = ScalarCache(self.spec)
         self.ids = {}
         self._said = {}
@@ -80,6 +114,13 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self.prepare_syncs()
         self._pipe: language_queue.TPipe | None = None
         self._live: Counter[vocabulary.TPosition] = Counter()
+
+    def _give_words(self) -> None:
+        """The vendor's enumerations, which refuse by name what 310P lacks."""
+        self.HardEvent = Words(self, "HardEvent", {event.name: event for event in HardEvent})
+        self.TPosition = self.QuePosition = Words(self, "TPosition", dict(vocabulary.TPosition.__members__))
+        for modes in (vocabulary.RoundMode, vocabulary.CMPMODE, vocabulary.SELMODE, vocabulary.ReduceOrder):
+            setattr(self, modes.__name__, Words(self, modes.__name__, dict(modes.__members__)))
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -244,9 +285,10 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
 # What a kernel may say: the vendor's names have capitals or are types, the others are the simulator's own.
 OWN_WORDS = ("own", "borrow", "planned", "region", "at")
-WORDS = [
-    name for name in dir(Asc)
-    if name in OWN_WORDS or name[0].isupper() or isinstance(getattr(Asc, name), ElementType)
-]  # fmt: skip
+WORDS = sorted(
+    name
+    for name in {*dir(Asc), *Asc.__annotations__}
+    if name in OWN_WORDS or name[0].isupper() or isinstance(getattr(Asc, name, None), ElementType)
+)
 
 __all__ = ["LACKS", "Asc"]

@@ -38,13 +38,12 @@ class Prepared(NamedTuple):
 
     def plain(self, how: How) -> bool:
         """Whether the numbers are ints: 256.0 and True find what 256 and 1 left."""
-        repeats, params = how[1], how[2]
-        if type(how[0]) is not int and type(how[0]) is not tuple:
-            return False
+        mask, repeats, params = how[:3]
         if repeats is None:
-            return type(how[0]) is int
-        same = params is self.params or all(type(each) is int for each in params)
-        return type(repeats) is int and same and (type(how[0]) is int or all(type(word) is int for word in how[0]))
+            return type(mask) is int
+        if type(repeats) is not int or not (params is self.params or all(type(each) is int for each in params)):
+            return False
+        return type(mask) is int or (type(mask) is tuple and all(type(word) is int for word in mask))
 
 
 class VectorIssue(VectorPlans):

@@ -115,7 +115,8 @@ class VectorPlans(Speech):
     def _meaning(self, name: str, types: Types, rest: Sequence[Any], frame: FrameType) -> Compute:
         """What the op computes, if the chip has it for these types."""
         if name == "Cast":
-            return self._cast(types, *rest, frame)
+            mode, scale = rest
+            return self._cast(types, mode, scale, frame)
         allowed = TYPES_OF.get(name, FLOATS)
         mixed = name in WIDENING and types[0] is float32 and all(each is half for each in types[1:])
         if not mixed and (len(set(types)) > 1 or types[0] not in allowed):
