@@ -18,7 +18,7 @@ import numpy as np
 from pytest_kernbench.simulator.errors import LaunchError
 
 MOST_AXES = 32  # numpy's, in its oldest version that is supported
-RESERVED = ("scratch", "slot", "UB")  # what the log calls bytes that are no tensor's
+RESERVED = ("scratch", "slot")  # what the log calls bytes that are no tensor's
 
 
 def whole(value: object) -> int | None:
@@ -62,12 +62,11 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and value != "" and value.isprintable()
 
 
-def tensor_name(value: object) -> str:
+def tensor_name(value: object, reserved: tuple[str, ...] = RESERVED) -> str:
     """`value` if it can name a tensor."""
-    if not isinstance(value, str) or not is_name(value) or value in RESERVED:
-        raise LaunchError(
-            f"tensor name {value!r}: wants a printable string; 'scratch' and 'slot' name other bytes, 'UB' too"
-        )
+    if not isinstance(value, str) or not is_name(value) or value in reserved:
+        taken = f"{' and '.join(map(repr, reserved))} name{'s' * (len(reserved) == 1)} other bytes"
+        raise LaunchError(f"tensor name {value!r}: wants a printable string; {taken}")
     return value
 
 

@@ -7,6 +7,7 @@ parked, and its commands get their times when the Set comes. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import error
 from typing import Any, Protocol
 
 from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key
@@ -18,6 +19,8 @@ from pytest_kernbench.simulator.ops.compact import CELLS, ROW_END, ROW_FIRST, RO
 
 Spans = tuple[tuple[int, int], ...]
 UNKNOWN = -1
+TooLate = error  # what packing a row raises
+LAST_CYCLE = 2**31 - 1  # a cell of the log has 32 bits; packing a later one raises TooLate
 
 
 class OrderChecker(Protocol):
@@ -32,6 +35,8 @@ class OrderChecker(Protocol):
     def flag_set(self, key: Key, known: Any = None) -> None: ...
 
     def flag_wait(self, key: Key, row: int, site: int, known: Any = None) -> None: ...
+
+    def flags_lost(self, key: Key, count: int) -> None: ...
 
     def barrier(self, pipe: int) -> None: ...
 
@@ -82,6 +87,8 @@ class Core:
     def _settle(self, row: int, start: int, end: int) -> None:
         """Fill in the times of a row that was written while its pipe was parked."""
         if row != NO_ROW:
+            if end > LAST_CYCLE:
+                raise TooLate(f"cycle {end}")
             self._cells[row * CELLS + ROW_START] = start
             self._cells[row * CELLS + ROW_END] = end
 
@@ -204,21 +211,21 @@ class Core:
             cells = self._cells
             cells.frombytes(pack_compact(descriptor, issue, leave, raised, NO_ROW, 0, 0, 0))
             row = len(cells) // CELLS - 1
+        if self._bit or self._tell is not None or flag.target.parked:
+            self._raise(flag, raised, row)
+            return
         if self._order is not None:
             self._order.flag_set(flag.key, None)
-        if self._bit or self._tell is not None or flag.target.parked:
-            self._raise(flag, raised, row, told=True)
-        else:
-            flag.raised.append((raised, row))
+        flag.raised.append((raised, row))
 
-    def _raise(self, flag: Flag, cycle: int, row: int, known: Any = None, told: bool = False) -> None:
-        if self._order is not None and not told:
+    def _raise(self, flag: Flag, cycle: int, row: int, known: Any = None) -> None:
+        if self._bit and cycle < flag.taken:
+            flag.lost += 1  # nobody pairs with it
+            return
+        if self._order is not None:
             self._order.flag_set(flag.key, known)
         if self._tell is not None:
             self._tell.flag_set(flag.key)
-        if self._bit and cycle < flag.taken:
-            flag.lost += 1
-            return
         flag.raised.append((cycle, row))
         target = flag.target
         if target.parked and target.parked[0].what[0] is flag:
@@ -252,14 +259,22 @@ class Core:
             row = len(cells) // CELLS - 1
         if self._order is not None:
             self._order.flag_wait(flag.key, row, site, None)
+            self._forget_lost(flag)
         if self._tell is not None:
             self._tell.flag_wait(flag.key)
 
     def _waited(self, flag: Flag, row: int, site: int, known: Any = None) -> None:
         if self._order is not None:
             self._order.flag_wait(flag.key, row, site, known)
+            self._forget_lost(flag)
         if self._tell is not None:
             self._tell.flag_wait(flag.key)
+
+    def _forget_lost(self, flag: Flag) -> None:
+        """Sets that the Wait at hand took along are no others' partners."""
+        if flag.dropped and self._order is not None:
+            self._order.flags_lost(flag.key, flag.dropped)
+            flag.dropped = 0
 
     def _wait_of_s(self, flag: Flag, descriptor: int, site: int) -> None:
         issue = self.now

@@ -57,7 +57,7 @@ class Ascend310pCore:
 
         `valid`: rows, from the first, that mean something; the others are poisoned. Raises LaunchError.
         """
-        arguments.tensor_name(name)
+        arguments.tensor_name(name, ("UB",))
         size = arguments.shape(shape)
         if size is None:
             raise LaunchError(f"tensor {name!r}: shape {shape!r} wants 1 to {arguments.MOST_AXES} whole numbers > 0")
@@ -211,10 +211,15 @@ class Launch:
             spec, core, log, judges, ub, block=block, blocks=self._blocks, replay=self._replay,
             max_ops=self._calls_left, max_cycles=self._max_cycles, rows=self._rows,
         )  # fmt: skip
+        ended: Hazard | None = None
         try:
             self._call.kernel(*self._given(asc, self._call.args), asc=asc, **self._given_by_name(asc))
             asc.finish()
+        except (KernelError, DeadlockError) as error:
+            ended = error.hazard
+            raise
         finally:
+            asc.findings += [each for each in asc.raised if each is not ended]
             self.findings += self._judged(asc, judges)
         self._ends[core_number] = core.end
         self.cycles = max(self.cycles, core.end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -26,6 +27,9 @@ CUBE = "the Cube is not modelled: KERNEL_TYPE_AIV_ONLY; loop vector instructions
 LACKS: dict[str, str] = {
     "DataCopyPad": "310P has no DataCopyPad: copy whole blocks of 32 bytes and treat the tail by GetValue/SetValue",
     "bfloat16_t": "310P has no bfloat16: use half or float32",
+    "bfloat16": "310P has no bfloat16: use half or float32",
+    "int4b_t": "int4 is not modelled: use int8_t",
+    "TQueBind": "TQueBind is not modelled: use a VECIN and a VECOUT queue, and DataCopy from one tensor to the other",
     "Fixpipe": "310P has no FIXPIPE: results of the Cube pass through the vector unit",
     "SetFixPipeConfig": "310P has no FIXPIPE",
     "SyncAll": "310P has no synchronisation between cores: give each block its own bytes, or use two launches",
@@ -43,6 +47,37 @@ LACKS: dict[str, str] = {
 }  # fmt: skip
 
 
+CUBE_WORDS = frozenset(("M", "MTE1", "FIX", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "TSCM", "C2PIPE2GM"))
+
+
+class Words:
+    """An enumeration of the vendor's, by attribute or by `[name]`; what 310P lacks is refused at the kernel's line."""
+
+    def __init__(self, asc: Asc, kind: str, words: dict[str, Any]) -> None:
+        self._asc = asc
+        self._kind = kind
+        self._words = words
+        self.__dict__.update(words)  # an attribute that is there costs no call
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._refuse(f"{self._kind}.{name}", name, sys._getframe(1))
+
+    def __getitem__(self, name: str) -> Any:
+        if isinstance(name, str) and name in self._words:
+            return self._words[name]
+        return self._refuse(f"{self._kind}[{name!r}]", str(name), sys._getframe(1))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._words.values())
+
+    def _refuse(self, said: str, name: str, frame: FrameType) -> NoReturn:
+        why = f"{CUBE}; " if CUBE_WORDS.intersection((name, *name.split("_"))) else ""
+        near = difflib.get_close_matches(name, self._words, 4) or self._words
+        self._asc.refuse(frame, "unsupported", said, f"310P has no {name}", f"{why}use {', '.join(near)}")
+
+
 class Asc(ScalarCalls, CopyCalls, SyncCalls):
     """Everything a kernel can say to one AI core; see docs/ascend310p.md for the language."""
 
@@ -52,12 +87,13 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     int8_t, uint8_t, int16_t, uint16_t = vocabulary.int8, vocabulary.uint8, vocabulary.int16, vocabulary.uint16
     int32_t, uint32_t, int64_t, uint64_t = vocabulary.int32, vocabulary.uint32, vocabulary.int64, vocabulary.uint64
     PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL = Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3, Pipe.ALL
-    HardEvent = vocabulary.HardEvent
-    TPosition = QuePosition = vocabulary.TPosition
-    RoundMode = vocabulary.RoundMode
-    CMPMODE = vocabulary.CMPMODE
-    SELMODE = vocabulary.SELMODE
-    ReduceOrder = vocabulary.ReduceOrder
+    HardEvent: Words
+    TPosition: Words
+    QuePosition: Words
+    RoundMode: Words
+    CMPMODE: Words
+    SELMODE: Words
+    ReduceOrder: Words
     DataCopyParams = vocabulary.DataCopyParams
     UnaryRepeatParams = vocabulary.UnaryRepeatParams
     BinaryRepeatParams = vocabulary.BinaryRepeatParams
@@ -65,6 +101,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
+        self._give_words()
         self.cache = ScalarCache(self.spec)
         self.ids = {}
         self._said = {}
@@ -78,13 +115,20 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self._pipe: language_queue.TPipe | None = None
         self._live: Counter[vocabulary.TPosition] = Counter()
 
+    def _give_words(self) -> None:
+        """The vendor's enumerations, which refuse by name what 310P lacks."""
+        self.HardEvent = Words(self, "HardEvent", {event.name: event for event in HardEvent})
+        self.TPosition = self.QuePosition = Words(self, "TPosition", dict(vocabulary.TPosition.__members__))
+        for modes in (vocabulary.RoundMode, vocabulary.CMPMODE, vocabulary.SELMODE, vocabulary.ReduceOrder):
+            setattr(self, modes.__name__, Words(self, modes.__name__, dict(modes.__members__)))
+
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
         frame = sys._getframe(1)
         if name in LACKS:
             self.refuse(frame, "unsupported", name, "310P does not have it, or it is not modelled", LACKS[name])
-        near = ", ".join(difflib.get_close_matches(name, dir(type(self)), 3))
+        near = ", ".join(difflib.get_close_matches(name, WORDS, 3))
         self.refuse(frame, "unsupported", f"asc.{name}", "there is no such call", f"nearest: {near or 'none'}")
 
     # The block
@@ -137,12 +181,18 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def DataCacheCleanAndInvalid(self, tensor: tensors.GlobalTensor, *, whole: bool = True) -> None:
         """Write the scalar cache back and forget it: all of it, or the line that `tensor` starts in."""
-        self.counted(sys._getframe(1))
+        frame = sys._getframe(1)
+        self.counted(frame)
+        if not isinstance(tensor, tensors.GlobalTensor) or tensor.tensor is None:
+            fact, remedy = f"tensor is {tensor!r}", "give a GlobalTensor after its SetGlobalBuffer"
+            self.refuse(frame, "bad-parameter", "DataCacheCleanAndInvalid", fact, remedy)
         self.cache.clean(tensor, whole)
 
     def planned(self, buffer: language_queue.TBuf, size: int) -> None:
         """The host planned `size` bytes for what is carved of `buffer`: another sum at the end is `tiling-mismatch`."""
         frame = sys._getframe(1)
+        if not isinstance(buffer, language_queue.TBuf):
+            self.refuse(frame, "bad-parameter", "planned", f"buffer is {buffer!r}", "give a TBuf, then bytes")
         buffer.planned = (self.whole(size, 0, 2**31, "size", "planned", frame), self._place(frame))
 
     # What queues need
@@ -209,6 +259,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                 self.findings.append(Hazard("unpaired-flag", message, count=count, replay=self._replay))
 
     def _left_tensors(self) -> None:
+        left: Counter[str] = Counter()  # a line that allocated several is one finding
         for queue in self._pipe.queues if self._pipe is not None else ():
             for buffer in queue.buffers:
                 if buffer.state != FREE:
@@ -217,7 +268,9 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                         f"{self.name} ended while a tensor of {queue.position.value}, AllocTensor at {where}, is "
                         f"{buffer.state}; FreeTensor it"
                     )
-                    self.findings.append(Hazard("leak", message, replay=self._replay))
+                    left[message] += 1
+        for message, count in left.items():
+            self.findings.append(Hazard("leak", message, count=count, replay=self._replay))
 
     def _left_plans(self) -> None:
         for buf in self._pipe.bufs if self._pipe is not None else ():
@@ -229,5 +282,13 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                 )
                 self.findings.append(Hazard("tiling-mismatch", message, replay=self._replay))
 
+
+# What a kernel may say: the vendor's names have capitals or are types, the others are the simulator's own.
+OWN_WORDS = ("own", "borrow", "planned", "region", "at")
+WORDS = sorted(
+    name
+    for name in {*dir(Asc), *Asc.__annotations__}
+    if name in OWN_WORDS or name[0].isupper() or isinstance(getattr(Asc, name, None), ElementType)
+)
 
 __all__ = ["LACKS", "Asc"]

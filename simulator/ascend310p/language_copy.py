@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
-from pytest_kernbench.simulator.ascend310p.core import Stuck
+from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
 from pytest_kernbench.simulator.ascend310p.language_vector import VectorCalls
 from pytest_kernbench.simulator.ascend310p.speech import Rows
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Tensor
@@ -114,7 +114,7 @@ class CopyCalls(VectorCalls):
         occupancy, latency = self._copy_cost(pipe, blocks, length)
         try:
             row = core.op(core.pipes[pipe], descriptor, occupancy, latency, offsets, move, reads, writes)
-        except Stuck as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         self._judge_copy(row, descriptor, source, target, reads, writes, dst, src, frame)
 

@@ -11,12 +11,14 @@ from types import FrameType
 from typing import Any
 
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
+from pytest_kernbench.simulator.ascend310p.core import TooLate
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Pointer, Tensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import ElementType, Pipe
 from pytest_kernbench.simulator.memory.dtypes import Array
 
 MOST = 2**31
+MOST_OWNERS = 255  # a byte of shadow says whose a byte is
 
 
 class ScalarCalls(Speech):
@@ -44,7 +46,10 @@ class ScalarCalls(Speech):
         kind = tensor.type
         lo = tensor.lo + index * kind.size
         descriptor = self._descriptor(self._get_rows[kind.size], frame)
-        value = self.core.load(descriptor, self._ub_cycles, lo, tensor.cells, index, lo, lo + kind.size)
+        try:
+            value = self.core.load(descriptor, self._ub_cycles, lo, tensor.cells, index, lo, lo + kind.size)
+        except TooLate as reason:
+            self.stuck(reason, frame)
         judges = self._judges
         if judges is not None and (judges.shadow.suspicious or judges.ub.valid.find(0, lo, lo + kind.size) >= 0):
             row = len(self.log) - 1
@@ -62,7 +67,10 @@ class ScalarCalls(Speech):
         if type(value) is not kind.numpy.type:
             value = self._element(kind, value, frame)
         descriptor = self._descriptor(self._set_rows[kind.size], frame)
-        self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+        try:
+            self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+        except TooLate as reason:
+            self.stuck(reason, frame)
         if self._judges is not None:
             self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
 
@@ -96,7 +104,10 @@ class ScalarCalls(Speech):
         rows = self._scalar_rows("GetValue", host.name, kind.size, hit)
         cells = self.cache.cells_to_load(self, tensor, lo, hit, frame)
         descriptor = self._descriptor(rows, frame)
-        value = self.core.load(descriptor, cycles, lo - host.base, cells, index, lo, lo + kind.size)
+        try:
+            value = self.core.load(descriptor, cycles, lo - host.base, cells, index, lo, lo + kind.size)
+        except TooLate as reason:
+            self.stuck(reason, frame)
         judges = self._judges
         if judges is not None:
             row = len(self.log) - 1
@@ -113,7 +124,10 @@ class ScalarCalls(Speech):
         descriptor = self._descriptor(self._scalar_rows("SetValue", host.name, kind.size, hit), frame)
         cells = self.cache.cells_to_store(self, tensor, lo)
         value = self._element(kind, value, frame)
-        row = self.core.store(descriptor, cycles, lo - host.base, cells, index, value, lo, lo + kind.size)
+        try:
+            row = self.core.store(descriptor, cycles, lo - host.base, cells, index, value, lo, lo + kind.size)
+        except TooLate as reason:
+            self.stuck(reason, frame)
         judges = self._judges
         if judges is not None:
             judges.footprint.add(True, descriptor, row, lo, lo + kind.size)
@@ -159,7 +173,9 @@ class ScalarCalls(Speech):
         """`tensor[offset]`, in elements, to the end of the buffer."""
         self.counted(frame)
         at = self.whole(offset, -MOST, MOST, "offset", "GlobalTensor[]", frame)
-        if view.tensor is None or not 0 <= at <= view.size:
+        if view.tensor is None:
+            self.refuse(frame, "bad-parameter", "GlobalTensor[]", f"{view!r}", "SetGlobalBuffer first")
+        if not 0 <= at <= view.size:
             self.refuse(
                 frame, "out-of-bounds", "GlobalTensor[]", f"element {at} of {view!r}", f"offsets are 0..{view.size}"
             )
@@ -191,20 +207,26 @@ class ScalarCalls(Speech):
 
     def own(self, tensor: LocalTensor, name: str) -> LocalTensor:
         """The tensor as its owner sees it: `live-alias` if it reads what a borrower wrote last."""
-        return self._owned(tensor, name, 0)
+        return self._owned(tensor, name, 0, "own", sys._getframe(1))
 
     def borrow(self, tensor: LocalTensor, owner: str, as_: str) -> LocalTensor:
         """The bytes of the owner's `tensor`, in the hands of a borrower."""
-        lender = self._owners.get(owner, 0)
+        frame = sys._getframe(1)
+        lender = self._owners.get(owner, 0) if isinstance(owner, str) else 0
         if not lender:
-            self.refuse(
-                sys._getframe(1), "bad-parameter", "borrow", f"nobody owns as {owner!r}", "asc.own(tensor, name) first"
-            )
-        return self._owned(tensor, as_, lender)
+            self.refuse(frame, "bad-parameter", "borrow", f"nobody owns as {owner!r}", "asc.own(tensor, name) first")
+        return self._owned(tensor, as_, lender, "borrow", frame)
 
     _owners: dict[str, int]
 
-    def _owned(self, tensor: LocalTensor, name: str, lender: int) -> LocalTensor:
+    def _owned(self, tensor: Any, name: Any, lender: int, call: str, frame: FrameType) -> LocalTensor:
+        self.counted(frame)
+        if not isinstance(tensor, LocalTensor) or not isinstance(name, str):
+            fact = f"tensor is {tensor!r}, name {name!r}"
+            self.refuse(frame, "bad-parameter", call, fact, "give a LocalTensor and a string")
+        if name not in self._owners and len(self._owners) >= MOST_OWNERS:
+            fact = f"{name!r} is owner {MOST_OWNERS + 1}, a block has {MOST_OWNERS} at most"
+            self.refuse(frame, "capacity", call, fact, "name what a buffer is for, not each use of it")
         judges = self._judges
         if judges is None:
             self._owners[name] = 1

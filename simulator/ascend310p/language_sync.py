@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from operator import index
 from types import FrameType
 from typing import Any
 
-from pytest_kernbench.simulator.ascend310p.core import Stuck
+from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
 from pytest_kernbench.simulator.ascend310p.effects import Key
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, Event, EventID, HardEvent, Pipe
@@ -32,7 +33,7 @@ class Sync:
     def SetFlag(self, id: int) -> None:
         """Raise the flag when what the first pipe was given has ended."""
         try:
-            said = self._said[id]
+            said = self._said[id] if type(id) in IDS else NO_FLAG[id]
         except (KeyError, TypeError):
             self._asc.set_flag(self._event, id, sys._getframe(1))
         else:
@@ -41,7 +42,7 @@ class Sync:
     def WaitFlag(self, id: int) -> None:
         """Hold the second pipe until the flag is up."""
         try:
-            said = self._said[id]
+            said = self._said[id] if type(id) in IDS else NO_FLAG[id]
         except (KeyError, TypeError):
             self._asc.wait_flag(self._event, id, sys._getframe(1))
         else:
@@ -60,6 +61,8 @@ class SaidFlag:
 
 
 V_V = SaidFlag(None, None, None)
+IDS = (int, EventID)  # True and 1.0 would find what 1 left
+NO_FLAG: dict[Any, SaidFlag] = {}
 
 
 class SyncCalls(Speech):
@@ -102,7 +105,7 @@ class SyncCalls(Speech):
         descriptor = self._descriptor(self._barriers[pipe], frame)
         try:
             core.barrier(core.pipes[pipe], descriptor)
-        except Stuck as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
 
     def _barrier_all(self, frame: FrameType) -> None:
@@ -112,7 +115,7 @@ class SyncCalls(Speech):
             if double:
                 raise Stuck(f"a barrier on all pipes hangs while {double[0].name} is set twice")
             self.core.barrier_all(descriptor)
-        except Stuck as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
 
     def _barrier_rows(self, name: str, unit: int) -> Rows:
@@ -126,7 +129,7 @@ class SyncCalls(Speech):
     def SetFlag(self, event: Any, id: int) -> None:
         """Raise the flag when what its source pipe was given has ended."""
         try:
-            said = self._said[event][id]
+            said = self._said[event][id] if type(id) in IDS else NO_FLAG[id]
         except (KeyError, TypeError):
             self.set_flag(event, id, sys._getframe(1))
         else:
@@ -135,7 +138,7 @@ class SyncCalls(Speech):
     def WaitFlag(self, event: Any, id: int) -> None:
         """Hold the flag's target pipe until it is up; the n-th Wait of a flag pairs with its n-th Set."""
         try:
-            said = self._said[event][id]
+            said = self._said[event][id] if type(id) in IDS else NO_FLAG[id]
         except (KeyError, TypeError):
             self.wait_flag(event, id, sys._getframe(1))
         else:
@@ -175,7 +178,7 @@ class SyncCalls(Speech):
             )
         try:
             self.core.flag_set(flag, descriptor)
-        except Stuck as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
 
     def wait_flag(self, event: Any, id: int, frame: FrameType) -> None:
@@ -192,7 +195,7 @@ class SyncCalls(Speech):
         descriptor = self._descriptor(said.wait_rows, frame)
         try:
             self.core.flag_wait(said.flag, descriptor, descriptor)
-        except Stuck as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
 
     def said_flag(self, key: Key) -> SaidFlag:
@@ -217,7 +220,12 @@ class SyncCalls(Speech):
         if not isinstance(event, Event):
             remedy = "use asc.HardEvent, such as MTE2_V"
             self.refuse(frame, "unsupported", call, f"event {event!r} is not one of 310P's four pipes", remedy)
-        number = self.whole(id, -(2**31), 2**31, "eventID", call, frame)
+        try:
+            number = -1 if isinstance(id, bool) else index(id)
+        except TypeError:
+            number = -1
+        if number == -1 and type(id) is not int:
+            self.whole(id, 0, self.spec.event_ids - 1, "eventID", call, frame)
         if not 0 <= number < self.spec.event_ids:
             fact = f"eventID {number} must be in [0, {self.spec.event_ids})"
             self.refuse(frame, "event-id", call, fact, "take one from AllocEventID or FetchEventID")

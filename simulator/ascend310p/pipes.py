@@ -54,7 +54,7 @@ class PipeState:
 class Flag:
     """The n-th Set pairs with the n-th Wait. `outstanding`: Sets less Waits, in the order of issue."""
 
-    __slots__ = ("key", "last_set", "lost", "outstanding", "raised", "source", "taken", "target")
+    __slots__ = ("dropped", "key", "last_set", "lost", "outstanding", "raised", "source", "taken", "target")
 
     def __init__(self, key: Key, pipes: Sequence[PipeState]) -> None:
         self.key = key
@@ -64,6 +64,7 @@ class Flag:
         self.outstanding = 0
         self.last_set = NO_ROW  # descriptor of the newest Set
         self.taken = -1
+        self.dropped = 0  # of them, those that the newest Wait took along
         self.lost = 0  # Sets of a flag that was up (flag_model "bit")
 
     @property
@@ -82,6 +83,7 @@ class Flag:
             while raised and raised[0][0] < consumed:
                 raised.popleft()
                 self.lost += 1
+                self.dropped += 1
         return found
 
 

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from operator import index
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-from pytest_kernbench.simulator.ascend310p.core import Core, Stuck, lost_sets
+from pytest_kernbench.simulator.ascend310p.core import LAST_CYCLE, Core, Stuck, TooLate, lost_sets
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.timing import Ascend310pTiming
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, TYPES, ElementType
@@ -67,6 +68,7 @@ class Speech:
         self.timing = Ascend310pTiming(spec)
         self.findings: list[Hazard] = []
         self.notes: list[Hazard] = []
+        self.raised: list[Hazard] = []  # by errors, which end the run unless the kernel catches them
         self._judges = judges
         self._block = block
         self._blocks = blocks
@@ -84,6 +86,8 @@ class Speech:
 
     def at(self, site: Site | None) -> None:
         """What follows is said at `site`; None: at the caller's own line again."""
+        if site is not None and not isinstance(site, Site):
+            self.refuse(sys._getframe(1), "bad-parameter", "at", f"site is {site!r}", "give a Site, or None")
         self._given_place = None if site is None else self.log.places.id(site)
 
     @contextmanager
@@ -138,7 +142,7 @@ class Speech:
         """End the run with what was said, where, the fact with both numbers, and what to do."""
         where = self.log.site(self._place(frame))
         message = f"{call} of {self.name} at {where}: {fact}; {remedy}"
-        raise KernelError(Hazard(kind, message, replay=self._replay))
+        self._stop(KernelError(Hazard(kind, message, replay=self._replay)))
 
     def found(self, frame: FrameType, kind: str, call: str, fact: str, remedy: str) -> None:
         """Note a finding and go on; the same at the same line is counted."""
@@ -174,13 +178,17 @@ class Speech:
             where = self.log.site(self._place(frame))
             limits = f"max_ops {self._most_calls} calls, max_cycles {self._max_cycles}"
             fact = f"{self.name} is at cycle {self.core.now} at {where}: {limits}"
-            raise LivelockError(Hazard("livelock", f"{fact}; mend the loop, or raise the limit", replay=self._replay))
+            self._stop(
+                LivelockError(Hazard("livelock", f"{fact}; mend the loop, or raise the limit", replay=self._replay))
+            )
         more = min(CALLS_BETWEEN_LOOKS, self._most_calls - self.calls)
         self.calls += more
         self._countdown = more - 1
 
-    def stuck(self, reason: Stuck, frame: FrameType | None = None) -> NoReturn:
-        """The core cannot go on: which pipes wait for which flags, since which line."""
+    def stuck(self, reason: Stuck | TooLate, frame: FrameType | None = None) -> NoReturn:
+        """The core cannot go on: which pipes wait for which flags, since which line; or its clock is at its end."""
+        if frame is not None and isinstance(reason, TooLate):
+            self._too_late(frame)
         where = "at its end" if frame is None else f"at {self.log.site(self._place(frame))}"
         lines = [f"{self.name} cannot go on {where}: {reason}"]
         for pipe in self.core.pipes:
@@ -194,7 +202,18 @@ class Speech:
         double = [flag for flag in self.core.flags.values() if flag.outstanding > 1]
         lines += [f"  {flag.name} is set {flag.outstanding} times" for flag in double]
         lines.append("  set every flag that is waited for, once, before the Wait")
-        raise DeadlockError(Hazard("deadlock", "\n".join(lines), replay=self._replay))
+        self._stop(DeadlockError(Hazard("deadlock", "\n".join(lines), replay=self._replay)))
+
+    def _too_late(self, frame: FrameType) -> NoReturn:
+        where = self.log.site(self._place(frame))
+        fact = f"{self.name} is at cycle {self.core.now} at {where}, and this call ends after {LAST_CYCLE}"
+        remedy = f"the log holds no later cycle (max_cycles {self._max_cycles}); mend the loop, or split the run"
+        self._stop(LivelockError(Hazard("livelock", f"{fact}; {remedy}", replay=self._replay)))
+
+    def _stop(self, error: KernelError | DeadlockError) -> NoReturn:
+        """Raise what ends the run, and remember it: a kernel that catches it is not clean."""
+        self.raised.append(error.hazard)
+        raise error
 
     # Arguments
 

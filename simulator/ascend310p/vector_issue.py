@@ -6,10 +6,11 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from types import FrameType
 from typing import Any, NamedTuple
 
-from pytest_kernbench.simulator.ascend310p.core import Stuck
+from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
 from pytest_kernbench.simulator.ascend310p.geometry import overlapping, same_elements
 from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
@@ -33,6 +34,16 @@ class Prepared(NamedTuple):
     writes: Spans
     dubious: bool
     buffers: tuple[tuple[Any, str], ...]
+    params: Any  # of the call that was prepared
+
+    def plain(self, how: How) -> bool:
+        """Whether the numbers are ints: 256.0 and True find what 256 and 1 left."""
+        mask, repeats, params = how[:3]
+        if repeats is None:
+            return type(mask) is int
+        if type(repeats) is not int or not (params is self.params or all(type(each) is int for each in params)):
+            return False
+        return type(mask) is int or (type(mask) is tuple and all(type(word) is int for word in mask))
 
 
 class VectorIssue(VectorPlans):
@@ -47,7 +58,7 @@ class VectorIssue(VectorPlans):
             said = self._prepared.get((name, how, dst, sources))
         except TypeError:  # a mask as a list
             said = None
-        if said is None:
+        if said is None or not said.plain(how):
             said = self._prepare(name, dst, sources, scalar, how, frame)
         plan = said.plan
         args = said.args
@@ -69,7 +80,7 @@ class VectorIssue(VectorPlans):
         reads, writes = said.reads, said.writes
         try:
             row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, said.offsets, move, reads, writes)
-        except Stuck as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
         if judges is None:
@@ -88,17 +99,17 @@ class VectorIssue(VectorPlans):
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
     ) -> Prepared:
         """What does not change when the same call comes again with the same views."""
+        how = in_ints(how)
         plan = self._known_plan(name, dst, sources, scalar, how, frame)
         dubious = self._looks_dubious(plan, dst, sources) and (
             self._check_operands(plan, dst, sources, None) or self._check_overlap(plan, dst, sources, None)
         )
         if plan.folded:
             self._check_folded(plan, dst, sources[-1], frame)
-        said = self._prepared_call(plan, dst, sources, dubious)
+        said = self._prepared_call(plan, dst, sources, dubious, how[2])
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
-        if type(how[0]) is not list:
-            self._prepared[name, how, dst, sources] = said
+        self._prepared[name, how, dst, sources] = said
         return said
 
     def _known_plan(
@@ -118,8 +129,6 @@ class VectorIssue(VectorPlans):
             if not isinstance(each, LocalTensor):
                 fact = f"an operand is a {type(each).__name__}"
                 self.refuse(frame, "bad-parameter", name, fact, "vector instructions take LocalTensors, in UB")
-        if isinstance(how[0], list):
-            how = (tuple(how[0]), *how[1:])
         types = (dst.type, *[each.type for each in sources])
         try:
             return self.shared((name, how, types), lambda: self._plan(name, how, types, scalar, frame))
@@ -141,7 +150,7 @@ class VectorIssue(VectorPlans):
         return False
 
     def _prepared_call(
-        self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], dubious: bool
+        self, plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...], dubious: bool, params: Any
     ) -> Prepared:
         at, spans = dst.lo, plan.spans
         if plan.dense:
@@ -164,7 +173,7 @@ class VectorIssue(VectorPlans):
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
         operands = zip((dst, *sources), _names(len(sources)), strict=True)
         buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
-        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers)
+        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers, params)
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
         """Validity of what is read and by whom, and who writes."""
@@ -237,6 +246,33 @@ class VectorIssue(VectorPlans):
                     remedy = "give the result bytes of its own, or exactly the source's"
                     self.found(frame, "illegal-overlap", plan.name, fact, remedy)
         return dubious
+
+
+class NoNumber:
+    """What was said for a number and is none: it is equal to no number, so that no cache takes it for one."""
+
+    def __init__(self, said: Any) -> None:
+        self._said = said
+
+    def __repr__(self) -> str:
+        return repr(self._said)
+
+
+def in_ints(how: How) -> How:
+    """The numbers of a call as ints, numpy's too; those that are none as `NoNumber`, which its plan refuses."""
+    mask, repeats, params, *rest = how
+    mask = tuple(map(_int, mask)) if isinstance(mask, list | tuple) else _int(mask)
+    if isinstance(params, tuple):
+        numbers = map(_int, params)
+        params = type(params)(*numbers) if hasattr(params, "_fields") else tuple(numbers)
+    return (mask, None if repeats is None else _int(repeats), params, *rest)
+
+
+def _int(given: Any) -> Any:
+    try:
+        return NoNumber(given) if isinstance(given, bool) else index(given)
+    except TypeError:
+        return NoNumber(given)
 
 
 def _names(sources: int) -> tuple[str, ...]:

@@ -153,6 +153,10 @@ class VectorPlans(Speech):
     def _lanes(self, mask: Any, width: int, name: str, frame: FrameType) -> tuple[int, ...]:
         """The lanes that a mask selects, a number of them or two words of bits."""
         bits: Mask | None = None
+        for word in mask if isinstance(mask, tuple) else ():
+            if type(word) is not int:
+                fact = f"word {word!r} of the mask is no whole number"
+                self.refuse(frame, "bad-parameter", name, fact, "give two words of 64 bits, the low one first")
         if isinstance(mask, tuple) and len(mask) == 2 and all(type(word) is int and 0 <= word < 2**64 for word in mask):
             bits = (mask[0], mask[1])
             if width <= 64 and mask[1]:

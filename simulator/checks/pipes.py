@@ -118,6 +118,11 @@ class PipeRaceChecker(Observer):
         if not _learn(mine, clock):
             self.idle_waits[site] = self.idle_waits.get(site, 0) + 1
 
+    def flags_lost(self, key: Key, count: int) -> None:
+        """The oldest Sets that no Wait has paired with are gone."""
+        for _ in range(count):
+            self._sets[key].popleft()
+
     def barrier(self, pipe: int) -> None:
         self._known[pipe][pipe] = self._epochs[pipe]
 

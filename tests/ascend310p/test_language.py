@@ -73,10 +73,37 @@ def test_an_unknown_call_is_refused_with_the_nearest(refusal: Any) -> None:
 
 
 @pytest.mark.adr("0310", "1.4")
-def test_events_of_pipes_that_310p_lacks_do_not_exist(launch: Any) -> None:
+@pytest.mark.parametrize(
+    ("say", "named", "instead"),
+    [
+        (lambda asc: asc.HardEvent.FIX_V, "HardEvent.FIX_V", "Cube is not modelled"),
+        (lambda asc: asc.HardEvent.M_V, "HardEvent.M_V", "Cube is not modelled"),
+        (lambda asc: asc.HardEvent["M_V"], "HardEvent['M_V']", "Cube is not modelled"),
+        (lambda asc: asc.HardEvent.MTE1_M, "HardEvent.MTE1_M", "Cube is not modelled"),
+        (lambda asc: asc.HardEvent.MTE2_MTE2, "HardEvent.MTE2_MTE2", "MTE2_MTE3"),
+        (lambda asc: asc.HardEvent[3], "HardEvent[3]", "use S_V"),
+        (lambda asc: asc.TPosition.A1, "TPosition.A1", "VECIN, VECOUT, VECCALC"),
+        (lambda asc: asc.TPosition.CO1, "TPosition.CO1", "Cube is not modelled"),
+        (lambda asc: asc.QuePosition.TSCM, "TPosition.TSCM", "VECIN, VECOUT, VECCALC"),
+        (lambda asc: asc.RoundMode.CAST_HYBRID, "RoundMode.CAST_HYBRID", "CAST_"),
+        (lambda asc: asc.CMPMODE.LESS, "CMPMODE.LESS", "LE"),
+    ],
+)
+def test_words_that_310p_lacks_are_refused_by_name(say: Any, named: str, instead: str, refusal: Any) -> None:
     def kernel(*, asc: Any) -> None:
-        with pytest.raises(AttributeError, match="310P has no event FIX_V"):
-            _ = asc.HardEvent.FIX_V
+        say(asc)
+
+    message = refusal(kernel, "unsupported")
+    assert named in message
+    assert instead in message
+
+
+@pytest.mark.adr("0310", "1.4")
+def test_words_that_310p_has_are_there_by_attribute_and_by_name(launch: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        assert asc.HardEvent.MTE2_V is asc.HardEvent["MTE2_V"]
+        assert len(list(asc.HardEvent)) == 13
+        assert list(asc.TPosition) == [asc.TPosition.VECIN, asc.TPosition.VECOUT, asc.TPosition.VECCALC]
 
     assert not launch(kernel).kinds
 

@@ -35,3 +35,41 @@ def test_a_loop_of_calls_without_a_row_is_stopped(name: str, refusal: Any) -> No
             LOOPS[name](asc, queue, t, view)
 
     assert "max_ops 1000 calls" in refusal(kernel, "livelock", x=np.ones(64, np.float32), max_ops=1000)
+
+
+SLOW = {"sync_cycles": 10**6, "scalar_ub_cycles": 10**6, "scalar_gm_hit_cycles": 10**6, "queue_depth": 100_000}
+BUSY = {
+    "Duplicate": lambda asc, t, x: asc.Duplicate(t, 1.0, 64),
+    "DataCopy": lambda asc, t, x: asc.DataCopy(t, x, 8),
+    "PipeBarrier": lambda asc, t, x: asc.PipeBarrier(asc.PIPE_V),
+    "SetFlag": lambda asc, t, x: asc.SetFlag(asc.HardEvent.MTE2_V, 0),
+    "GetValue": lambda asc, t, x: t.GetValue(0),
+    "SetValue": lambda asc, t, x: t.SetValue(0, 1.0),
+    "GetValue of GM": lambda asc, t, x: (x.GetValue(0), asc.PipeBarrier(asc.PIPE_V)),
+}
+
+
+@pytest.mark.adr("0310", "3.9")
+@pytest.mark.parametrize("name", BUSY)
+def test_a_time_that_a_row_cannot_hold_is_a_livelock(name: str, refusal: Any) -> None:
+    def kernel(x: Any, *, asc: Any) -> None:
+        pipe, buf, view = asc.TPipe(), asc.TBuf(), asc.GlobalTensor(asc.float32)
+        pipe.InitBuffer(buf, 256)
+        view.SetGlobalBuffer(x)
+        t = buf.Get(asc.float32)
+        for _ in range(3000):
+            BUSY[name](asc, t, view)
+
+    assert "max_cycles 2147483646" in refusal(kernel, "livelock", x=np.ones(64, np.float32), spec=SLOW)
+
+
+def test_a_core_whose_time_is_over_says_so_before_the_next_look(refusal: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        pipe, buf = asc.TPipe(), asc.TBuf()
+        pipe.InitBuffer(buf, 262_144)
+        t = buf.Get(asc.float32)
+        for _ in range(3):
+            asc.Duplicate(t, 1.0, 65_536)  # 1024 repeats
+
+    message = refusal(kernel, "livelock", spec={"costs": {"Duplicate": (0, 10**6)}})
+    assert "ends after 2147483647" in message
