@@ -25,10 +25,10 @@ WORDS = re.compile("`([^`]+)`")
 
 
 def words_of(kind: type) -> set[str]:
-    """The vendor's words begin with a capital; element types are objects."""
+    """The vendor's words begin with a capital; element types are objects. Enumerations are made with each block."""
     return {
-        name for name in dir(kind)
-        if (name[0].isupper() and name != "LACKS") or isinstance(getattr(kind, name), ElementType)
+        name for name in {*dir(kind), *vars(kind).get("__annotations__", ())}
+        if (name[0].isupper() and name != "LACKS") or isinstance(getattr(kind, name, None), ElementType)
     }  # fmt: skip
 
 
