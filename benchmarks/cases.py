@@ -100,7 +100,7 @@ class Prefill:
     data: bool = False
 
     @cached_property
-    def problem(self) -> driver.Problem:
+    def inputs(self) -> driver.Problem:
         if not self.data:
             return driver.Problem(kv_len=self.s, t_q=self.t_q)
         q, k, v = random_attention(self.s, GROUP, 1, self.s, D, t_q=self.t_q)
@@ -110,20 +110,16 @@ class Prefill:
         """A new chip, its tensors and one launch with every checker on."""
         chip = AhbmChip(ports=driver.ring_ports(self.n, 1)) if self.n > 1 else AhbmChip()
         launch = (
-            driver.ring(chip, self.problem, self.n, tile=64, q_block=16, sharding="striped")
+            driver.ring(chip, self.inputs, self.n, tile=64, q_block=16, sharding="striped")
             if self.n > 1
-            else driver.prefill(chip, [self.problem], tile=128, q_block=32)
+            else driver.prefill(chip, [self.inputs], tile=128, q_block=32)
         )
         run: Run = launch.run(chip, announce=lambda budget: None)
         return run
 
-    @property
-    def inputs(self) -> driver.Problem:
-        return self.problem
-
     def error(self, o: Array) -> float:
         """The largest distance of O [group, t_q, d] from attention in float64 on the same inputs."""
-        each = self.problem
+        each = self.inputs
         assert each.q is not None and each.k is not None and each.v is not None
         return float(np.abs(o.astype(np.float64) - attention(each.q, each.k, each.v, causal=True)[0]).max())
 

@@ -120,7 +120,6 @@ class Depth:
         return self.ahead + self.in_flight
 
 
-ONE_BY_ONE = Depth()  # ADR-0060: the next tile's scores are under way while this one is folded
 INTERLEAVED = Depth(in_flight=2)  # the softmax of a tile beside the P.V of the one before
 
 

@@ -222,6 +222,8 @@ class Ring:
 
     def __init__(self, k: Any, v: Any, rank: int, widths: set[int], depth: Depth, recv_ahead: int, tl: Any) -> None:
         self.k, self.v, self.rank, self.tl = k, v, rank, tl
+        if recv_ahead < 0:
+            raise ValueError(f"recv_ahead is {recv_ahead}: it counts pieces from 0")
         self._recv_ahead = recv_ahead
         own = {width: [self._buffers(width) for _ in range(depth.tiles)] for width in sorted(widths)}
         self._own = {width: itertools.cycle(buffers) for width, buffers in own.items()}

@@ -137,6 +137,7 @@ WRONG_TYPES = [
     ("split", {"n": 2.0}, "n is 2.0: give a whole number"),
     ("prefill", {"tile": None}, "tile is None: give a whole number"),
     ("prefill", {"q_block": 1.5}, "q_block is 1.5: give a whole number"),
+    ("ring", {"recv_ahead": -1}, "recv_ahead is -1: it counts pieces from 0"),
     ("ring", {"q_block": True}, "q_block is True: give a whole number"),
     ("ring", {"window": 1.5}, "window 1.5: give a whole number of positions, or None"),
     ("split", {"scale": float("nan")}, "scale nan: give a finite number"),

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_kernbench import assertions as ka
 from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes, largest_q_block
-from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, ONE_BY_ONE, Depth, Rules
+from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Depth, Rules
 from pytest_kernbench.kernels.ahbm.requests import Request
 from pytest_kernbench.kernels.reference.bounds import PrefillWork, latency_bounds
 from pytest_kernbench.kernels.reference.causal import Prefill
@@ -208,7 +208,7 @@ def test_units_work_beside_each_other(prefill, case):
 def test_the_softmax_beside_the_product_before_saves_time(prefill, case):
     """Two P.V in flight against one: the depth that prefill takes unless it is told another."""
     each = case(t_q=64, kv_len=1024, structure=True)
-    cycles = [prefill([each], tile=128, depth=depth).run.cycles for depth in (INTERLEAVED, ONE_BY_ONE)]
+    cycles = [prefill([each], tile=128, depth=depth).run.cycles for depth in (INTERLEAVED, Depth())]
 
     assert cycles[0] < 0.92 * cycles[1]
 
@@ -254,7 +254,7 @@ def test_8192_tokens_at_llama_dimensions(prefill, case):
 
 
 @pytest.mark.adr("0060", "11.5", "5.4")
-@pytest.mark.parametrize("depth", [INTERLEAVED, ONE_BY_ONE, Depth(0), Depth(2, 3)], ids=str)
+@pytest.mark.parametrize("depth", [INTERLEAVED, Depth(), Depth(0), Depth(2, 3)], ids=str)
 @pytest.mark.parametrize(
     ("t_q", "kv_len", "q_block", "tile", "window", "dtype"),
     [
