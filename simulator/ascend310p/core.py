@@ -10,10 +10,10 @@ from collections.abc import Callable
 from struct import error
 from typing import Any, Protocol
 
-from pytest_kernbench.simulator.ascend310p.effects import NEVER, Effects, Key
+from pytest_kernbench.simulator.ascend310p.effects import NEVER, Deed, Effects, Key
 from pytest_kernbench.simulator.ascend310p.pipes import NO_ROW, Command, Flag, PipeState, park, unpark
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
-from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES
+from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, Pipe
 from pytest_kernbench.simulator.memory.dtypes import Array
 from pytest_kernbench.simulator.ops.compact import CELLS, ROW_END, ROW_FIRST, ROW_START, CompactLog, pack_compact
 
@@ -60,6 +60,7 @@ class Core:
         self.log = log
         self.now = start
         self.pipes = [PipeState(number, spec.queue_depth) for number in range(len(PIPES))]
+        self.vector = self.pipes[Pipe.V]
         self.flags: dict[Key, Flag] = {}
         self.effects = effects
         self._say = spec.sync_cycles
@@ -105,9 +106,9 @@ class Core:
 
     def op(
         self, pipe: PipeState, descriptor: int, occupancy: int, latency: int, offsets: tuple[int, int, int, int],
-        move: Any, reads: Spans, writes: Spans,
+        args: tuple[Any, ...] | None, deed: Deed, reads: Spans, writes: Spans,
     ) -> int:  # fmt: skip
-        """Issue an op; `move` is what of its effect follows the number. Returns its row."""
+        """Issue an op, which does its deed with `args`, or nothing without. Returns its row."""
         issue = self.now
         leaves = pipe.leaves
         if leaves[0] > issue:
@@ -121,7 +122,7 @@ class Core:
             cells.frombytes(pack_compact(descriptor, issue, UNKNOWN, UNKNOWN, *offsets))
             row = len(cells) // CELLS - 1
             known = None if order is None else order.known()
-            park(pipe, Command("op", issue, row, (occupancy, latency, move, reads, writes, known)))
+            park(pipe, Command("op", issue, row, (occupancy, latency, args, deed, reads, writes, known)))
             return row
         start = issue  # as PipeState.start says; written out, for every op passes here
         if pipe.free > start:
@@ -136,8 +137,8 @@ class Core:
         leaves.append(start)
         cells.frombytes(pack_compact(descriptor, issue, start, end, *offsets))
         row = len(cells) // CELLS - 1
-        if move is not None:
-            self.effects.op(pipe.number, (start, end, row, writes[0][0], writes[-1][1], *move))
+        if args is not None:
+            self.effects.op(pipe.number, (start, end, row, args, deed))
         if order is not None:
             order.op(pipe.number, row, reads, writes)
         return row
@@ -361,13 +362,12 @@ class Core:
 
     def _resume(self, pipe: PipeState, command: Command) -> None:
         if command.kind == "op":
-            occupancy, latency, move, reads, writes, known = command.what
+            occupancy, latency, args, deed, reads, writes, known = command.what
             start, end = pipe.start(command.issue, occupancy, latency)
             pipe.leaves.append(start)
             self._settle(command.row, start, end)
-            if move is not None:
-                lo, hi = writes[0][0], writes[-1][1]
-                self.effects.op(pipe.number, (start, end, command.row, lo, hi, *move))
+            if args is not None:
+                self.effects.op(pipe.number, (start, end, command.row, args, deed))
             if self._order is not None:
                 self._order.op(pipe.number, command.row, reads, writes, known)
         elif command.kind == "barrier":

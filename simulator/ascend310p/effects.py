@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import chain, permutations
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,19 +23,30 @@ SYNCS = ("set", "wait", "barrier")
 PRIORITIES = tuple(permutations(range(4)))  # of S's stores and the three pipes
 
 
-# What an op does to memory: start, end, number in the order of issue, lo, hi, compute, args, index, folded.
-# What it writes lies in [lo, hi) of the core's addresses.
-# `compute(*args)` writes its last argument in place. `index`: for each argument the elements it is about, None for all
-# of it; None if that is so for every argument. `folded`: all repeats write the elements of the first one, one by one.
-# A plain tuple: one is made for every op.
-Effect = tuple[int, int, int, int, int, Callable[..., Any], tuple[Any, ...], tuple[Any, ...] | None, bool]
+class Deed(NamedTuple):
+    """What an op does to memory, whenever it is: `compute(*args)` writes its last argument in place.
+
+    What it writes lies in [lo, hi) of the core's addresses. `picks`: for each argument the elements it is about, None
+    for all of it; None if that is so for every argument. `folded`: all repeats write the elements of the first one,
+    one by one.
+    """
+
+    lo: int
+    hi: int
+    compute: Callable[..., Any]
+    picks: tuple[Any, ...] | None = None
+    folded: bool = False
+
+
+# One time it is done: start, end, number in the order of issue, arguments. A plain tuple: one is made for every op.
+Effect = tuple[int, int, int, tuple[Any, ...], Deed]
 
 
 def perform(effect: Effect) -> None:
     """Read, compute, write."""
-    _, _, _, _, _, compute, args, index, _ = effect
-    if index is None:
-        compute(*args)
+    _, _, _, args, deed = effect
+    if deed.picks is None:
+        deed.compute(*args)
     else:
         target, where, result = begin(effect)
         target[where] = result
@@ -43,7 +54,7 @@ def perform(effect: Effect) -> None:
 
 def begin(effect: Effect) -> tuple[Array, Any, Array]:
     """Read and compute: the target, which elements of it, and their values."""
-    _, _, _, _, _, compute, (*sources, target), index, folded = effect
+    _, _, _, (*sources, target), (_, _, compute, index, folded) = effect
     if index is None:
         result = target.copy()
         compute(*sources, result)
@@ -124,10 +135,11 @@ class Timed:
         queue.append(effect)
         if effect[0] < self._due:
             self._due = effect[0]
-        if effect[3] < self._low:
-            self._low = effect[3]
-        if effect[4] > self._high:
-            self._high = effect[4]
+        lo, hi, _, _, _ = effect[4]
+        if lo < self._low:
+            self._low = lo
+        if hi > self._high:
+            self._high = hi
         if len(queue) > 96:
             self.reach(queue[48][0])  # of a queue of 32 places, at most 32 have not started yet
 
@@ -174,7 +186,7 @@ class Timed:
         """Let everything happen up to and including cycle `now`."""
         self._happen(now)
         self._low, self._high = NEVER, 0
-        for _, _, _, lo, hi, *_ in chain(*self._queues):
+        for _, _, _, _, (lo, hi, _, _, _) in chain(*self._queues):
             self._low, self._high = min(lo, self._low), max(hi, self._high)
         for *_, lo, hi in self._flying:
             self._low, self._high = min(lo, self._low), max(hi, self._high)
@@ -206,15 +218,15 @@ class Timed:
         """Ops of one queue, while nothing else happens; the last one may be left half done."""
         while queue:
             effect = queue[0]
-            start, end, number, lo, hi, compute, args, index, _ = effect
+            start, end, number, args, deed = effect
             if start > until:
                 return
             queue.popleft()
             if end > until or (queue and queue[0][0] < end):
-                heappush(self._flying, (end, number, *begin(effect), lo, hi))
+                heappush(self._flying, (end, number, *begin(effect), deed[0], deed[1]))
                 return
-            if index is None:
-                compute(*args)
+            if deed[3] is None:
+                deed[2](*args)
             else:
                 perform(effect)
 

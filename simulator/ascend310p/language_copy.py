@@ -13,6 +13,7 @@ import numpy as np
 
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
 from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
+from pytest_kernbench.simulator.ascend310p.effects import Deed
 from pytest_kernbench.simulator.ascend310p.language_vector import VectorCalls
 from pytest_kernbench.simulator.ascend310p.speech import Rows
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Tensor
@@ -102,18 +103,18 @@ class CopyCalls(VectorCalls):
         if pipe is Pipe.V and self._judges is not None:
             self._check_self_overlap(reads, writes, frame)
         rows = self._copy_rows(pipe, source, target, params)
-        move = None
+        views = None
         if source.bytes is not None and target.bytes is not None:
-            views = [
+            views = tuple(
                 np.ndarray((blocks, length), np.uint8, each.bytes, each.lo - each.base, (step, 1))
                 for each, step in zip((source, target), steps, strict=True)
-            ]
-            move = (copy, tuple(views), None, False)
+            )
         offsets = (source.lo - source.base, target.lo - target.base, 0, 0)
         descriptor, core = self._descriptor(rows, frame), self.core
         occupancy, latency = self._copy_cost(pipe, blocks, length)
         try:
-            row = core.op(core.pipes[pipe], descriptor, occupancy, latency, offsets, move, reads, writes)
+            deed = Deed(writes[0][0], writes[-1][1], copy)
+            row = core.op(core.pipes[pipe], descriptor, occupancy, latency, offsets, views, deed, reads, writes)
         except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         self._judge_copy(row, descriptor, source, target, reads, writes, dst, src, frame)

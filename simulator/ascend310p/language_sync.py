@@ -17,6 +17,7 @@ from pytest_kernbench.simulator.ascend310p.effects import Key
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, Event, EventID, HardEvent, Pipe
 
+S, V, ALL = Pipe.S, Pipe.V, Pipe.ALL  # an attribute of an Enum is slow to look up
 SET, WAIT, BARRIER, BARRIER_ALL = "SetFlag", "WaitFlag", "PipeBarrier", "PipeBarrier<ALL>"
 
 
@@ -83,22 +84,20 @@ class SyncCalls(Speech):
 
     def PipeBarrier(self, pipe: Any) -> None:
         """What follows on the pipe starts when all before on it has ended; PIPE_ALL: on every pipe, and S waits."""
-        frame = sys._getframe(1)
-        if pipe is Pipe.V:
-            self._barrier(pipe, frame)
-            return
+        if type(pipe) is not Pipe or pipe is ALL or pipe is S:
+            self._other_barrier(pipe, sys._getframe(1))
+        else:
+            self._barrier(pipe, sys._getframe(1))
+
+    def _other_barrier(self, pipe: Any, frame: FrameType) -> None:
         if type(pipe) is not Pipe:
             remedy = "give asc.PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL"
             self.refuse(frame, "bad-parameter", BARRIER, f"pipe is {pipe!r}", remedy)
-        if pipe is Pipe.ALL:
+        if pipe is ALL:
             self._barrier_all(frame)
-        elif pipe is Pipe.S:
-            fact = "a barrier on the scalar pipe is not supported on 310P"
-            self.refuse(
-                frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL"
-            )
-        else:
-            self._barrier(pipe, frame)
+            return
+        fact = "a barrier on the scalar pipe is not supported on 310P"
+        self.refuse(frame, "unsupported", BARRIER, fact, "the scalar unit is in order; give another pipe or PIPE_ALL")
 
     def _barrier(self, pipe: Pipe, frame: FrameType) -> None:
         core = self.core
@@ -148,7 +147,7 @@ class SyncCalls(Speech):
         """The flag from one pipe to another."""
         frame = sys._getframe(1)
         for each in (source, target):
-            if type(each) is not Pipe or each is Pipe.ALL:
+            if type(each) is not Pipe or each is ALL:
                 remedy = "give asc.PIPE_S, PIPE_V, PIPE_MTE2 or PIPE_MTE3"
                 self.refuse(frame, "bad-parameter", "TQueSync", f"pipe is {each!r}", remedy)
         if source == target:
@@ -161,7 +160,7 @@ class SyncCalls(Speech):
         """SetFlag, said in `frame`."""
         said = self._say_flag(event, id, SET, frame)
         if said is V_V:
-            self._barrier(Pipe.V, frame)
+            self._barrier(V, frame)
         else:
             self.raise_flag(said, frame)
 

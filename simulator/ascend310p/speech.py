@@ -51,7 +51,7 @@ class Rows:
         self.name = name
         self.shape = shape
         self.sizes = sizes
-        self.by_place: dict[tuple[int, int, int], int] = {}
+        self.by_place: dict[Any, int] = {}  # by code and instruction; with the region and a given place, if there are
 
 
 class Speech:
@@ -79,6 +79,7 @@ class Speech:
         self._max_cycles = max_cycles
         self._region = 0
         self._given_place: int | None = None
+        self._elsewhere = False  # a line of the author's says not all: there is a region, or a given place
         self._rows = rows  # shared by the blocks of a run: kinds of calls by whatever tells them apart
         self._folded: dict[tuple[str, int], int] = {}
 
@@ -89,17 +90,22 @@ class Speech:
         if site is not None and not isinstance(site, Site):
             self.refuse(sys._getframe(1), "bad-parameter", "at", f"site is {site!r}", "give a Site, or None")
         self._given_place = None if site is None else self.log.places.id(site)
+        self._enter(self._region)
 
     @contextmanager
     def region(self, name: str) -> Iterator[None]:
         """Label the ops of a block of lines, for logs."""
         outer = self._region
         label = self.log.regions.values[outer]
-        self._region = self.log.regions.id(f"{label}/{name}" if label else name)
+        self._enter(self.log.regions.id(f"{label}/{name}" if label else name))
         try:
             yield
         finally:
-            self._region = outer
+            self._enter(outer)
+
+    def _enter(self, region: int) -> None:
+        self._region = region
+        self._elsewhere = self._given_place is not None or region != 0
 
     def _place(self, frame: FrameType) -> int:
         """The id of the author's line."""
@@ -112,13 +118,10 @@ class Speech:
         self._countdown -= 1
         if self._countdown < 0:
             self._check_limits(frame)
-        code = frame.f_code
-        # The log keeps the code object, so its id stays its own.
-        place = (
-            (id(code), frame.f_lasti, self._region)
-            if self._given_place is None
-            else (-1, self._given_place, self._region)
-        )
+        # The log keeps the code object, whose bytes start behind its address: no two of them share a sum.
+        place: Any = id(frame.f_code) + frame.f_lasti
+        if self._elsewhere:
+            place = (place if self._given_place is None else -1, self._given_place, self._region)
         found = rows.by_place.get(place)
         if found is None:
             found = rows.by_place[place] = self._describe(rows, frame)

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
+from pytest_kernbench.simulator.ascend310p.effects import Deed
 from pytest_kernbench.simulator.ascend310p.geometry import overlapping, same_elements
 from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
@@ -29,7 +30,9 @@ class Prepared(NamedTuple):
 
     plan: VectorPlan
     offsets: tuple[int, int, int, int]
-    args: tuple[Any, ...] | None
+    args: tuple[Any, ...] | None  # sources, then the target
+    sources: tuple[Any, ...]
+    deed: Deed
     reads: Spans
     writes: Spans
     dubious: bool
@@ -55,19 +58,17 @@ class VectorIssue(VectorPlans):
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
     ) -> None:
         try:
-            said = self._prepared.get((name, how, dst, sources))
+            said = self._prepared.get((name, dst, sources, how))
         except TypeError:  # a mask as a list
             said = None
-        if said is None or not said.plain(how):
+        if said is None or ((how[1] is not None or type(how[0]) is not int) and not said.plain(how)):
             said = self._prepare(name, dst, sources, scalar, how, frame)
-        plan = said.plan
-        args = said.args
+        plan, args, reads, writes = said.plan, said.args, said.reads, said.writes
         if plan.scalar is not None:
-            value = scalar
             if type(scalar) is not plan.scalar_type:
-                value = self.number(plan.scalar, scalar, "the scalar", name, frame)
+                scalar = self.number(plan.scalar, scalar, "the scalar", name, frame)
             if args is not None:
-                args = (*args[:-1], value, args[-1])
+                args = (*said.sources, scalar, args[-1])
         if said.dubious:
             self._check_operands(plan, dst, sources, frame)
             self._check_overlap(plan, dst, sources, frame)
@@ -76,10 +77,10 @@ class VectorIssue(VectorPlans):
                 self.stale(buffer, who, name, frame)
         core = self.core
         descriptor = self._descriptor(plan.rows, frame)
-        move = None if args is None else (plan.compute, args, plan.index, plan.folded)
-        reads, writes = said.reads, said.writes
         try:
-            row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, said.offsets, move, reads, writes)
+            row = core.op(
+                core.vector, descriptor, plan.occupancy, plan.latency, said.offsets, args, said.deed, reads, writes
+            )
         except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
@@ -109,7 +110,7 @@ class VectorIssue(VectorPlans):
         said = self._prepared_call(plan, dst, sources, dubious, how[2])
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
-        self._prepared[name, how, dst, sources] = said
+        self._prepared[name, dst, sources, how] = said
         return said
 
     def _known_plan(
@@ -173,7 +174,8 @@ class VectorIssue(VectorPlans):
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
         operands = zip((dst, *sources), _names(len(sources)), strict=True)
         buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
-        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers, params)
+        deed = Deed(writes[0][0], writes[-1][1], plan.compute, plan.index, plan.folded)
+        return Prepared(plan, (a, b, c, d), args, (args or ())[:-1], deed, reads, writes, dubious, buffers, params)
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
         """Validity of what is read and by whom, and who writes."""

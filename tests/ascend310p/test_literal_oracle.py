@@ -52,6 +52,7 @@ class LiteralCore:
         assert order is None and extra is None and syncs
         self.spec, self.log, self.now, self.time = spec, log, start, start
         self.pipes = [LiteralPipe(number) for number in range(4)]
+        self.vector = self.pipes[1]
         self.flags: dict[Any, Any] = {}
         self.up: Counter[Any] = Counter()
         self.raisers: dict[Any, deque[int]] = {}
@@ -116,14 +117,14 @@ class LiteralCore:
         if self.log.cells[row * CELLS + 2] < 0:
             self.cell(row, 2, self.time)
 
-    def begin(self, pipe: LiteralPipe, row: int, occupancy: int, latency: int, move: Any) -> None:
+    def begin(self, pipe: LiteralPipe, row: int, occupancy: int, latency: int, args: Any, deed: Any) -> None:
         pipe.free = self.time + occupancy
         end = pipe.free + latency
         pipe.in_flight += 1
         pipe.last = max(pipe.last, end)
         self.cell(row, 2, self.time)
         self.cell(row, 3, end)
-        self.at(end, ENDS, row, self.finish, pipe, begin((self.time, end, row, 0, 0, *move)))
+        self.at(end, ENDS, row, self.finish, pipe, begin((self.time, end, row, args, deed)))
 
     def finish(self, pipe: LiteralPipe, written: Any) -> None:
         target, where, values = written
@@ -154,8 +155,10 @@ class LiteralCore:
         self.now += 1
         return row
 
-    def op(self, pipe: Any, descriptor: int, occupancy: int, latency: int, offsets: Any, move: Any, *_: Any) -> int:
-        return self.submit(pipe, descriptor, "op", (occupancy, latency, move), offsets)
+    def op(
+        self, pipe: Any, descriptor: int, occupancy: int, latency: int, offsets: Any, args: Any, deed: Any, *_: Any
+    ) -> int:
+        return self.submit(pipe, descriptor, "op", (occupancy, latency, args, deed), offsets)
 
     def barrier(self, pipe: Any, descriptor: int) -> None:
         self.submit(pipe, descriptor, "barrier", None)
