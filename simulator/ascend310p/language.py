@@ -40,6 +40,8 @@ LACKS: dict[str, str] = {
     "DataSyncBarrier": "310P has no DataSyncBarrier: use DataCacheCleanAndInvalid and PipeBarrier(PIPE_ALL)",
     "Mmad": CUBE, "LoadData": CUBE, "LoadDataWithTranspose": CUBE, "Nd2NzParams": CUBE, "Matmul": CUBE, "Brcb": CUBE,
     "PIPE_M": CUBE, "PIPE_MTE1": CUBE, "PIPE_FIX": "310P has no FIXPIPE",
+    "GetCmpMask": "the register of compared bits is not modelled: give Compare a dst of uint8_t",
+    "SetCmpMask": "the register of compared bits is not modelled: give Select the bits as selMask",
     "SetMaskCount": "counter mode by hand is not modelled: use the count forms",
     "SetMaskNorm": "mask registers by hand are not modelled: give each call its mask",
     "SetVectorMask": "mask registers by hand are not modelled: give each call its mask",
@@ -107,6 +109,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self._said = {}
         self._by_key = {}
         self._prepared = {}
+        self._noted = {}
         self.queue_keys = set()
         self.high_water = 0
         self._owners = {}

@@ -31,10 +31,10 @@ COSTS = MappingProxyType(
     {
         **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min", "And", "Or"), (24, 2)),
         **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Duplicate", "UbCopy"), (24, 1)),
-        **dict.fromkeys(("Sqrt", "Rsqrt", "Reciprocal", "Abs", "Relu"), (24, 1)),
+        **dict.fromkeys(("Sqrt", "Rsqrt", "Reciprocal", "Abs", "Relu", "Not"), (24, 1)),
         **dict.fromkeys(("Exp", "Ln"), (31, 2)),
         "Div": (31, 4),
-        **dict.fromkeys(("Axpy", "Cast", "Compare", "Select", "MulAddDst"), (26, 2)),
+        **dict.fromkeys(("Axpy", "Cast", "Compare", "CompareScalar", "Select", "MulAddDst"), (26, 2)),
         "WholeReduce.2": (46, 7),
         "WholeReduce.4": (46, 3),
         "BlockReduceSum": (38, 1),

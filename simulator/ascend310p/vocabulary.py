@@ -120,8 +120,9 @@ class CMPMODE(Enum):
 
 
 class SELMODE(Enum):
-    """What `Select` takes where its mask has 0."""
+    """What `Select` takes where its mask has 0; CMPMASK_SPR: another tensor too, by the same bits in every repeat."""
 
+    VSEL_CMPMASK_SPR = "CMPMASK_SPR"
     VSEL_TENSOR_TENSOR_MODE = "TENSOR_TENSOR"
     VSEL_TENSOR_SCALAR_MODE = "TENSOR_SCALAR"
 
