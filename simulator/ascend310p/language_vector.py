@@ -183,8 +183,8 @@ class VectorCalls(VectorIssue):
                repeatTime: Any = None, repeatParams: Any = None) -> None:  # fmt: skip
         """src0 where selMask has a bit, src1 (a tensor or a scalar, as the mode says) elsewhere.
 
-        selMask, of any unsigned type, has a bit for every lane of every repeat, those that `mask` leaves out too; in mode
-        VSEL_CMPMASK_SPR every repeat takes the bits of the first. BinaryRepeatParams in every mode.
+        selMask, of any unsigned type, has a bit for every lane of every repeat, also for those that `mask` leaves out;
+        in mode VSEL_CMPMASK_SPR every repeat takes the bits of the first. BinaryRepeatParams in every mode.
         """
         frame = sys._getframe(1)
         if not isinstance(selMode, SELMODE):
@@ -226,7 +226,7 @@ class VectorCalls(VectorIssue):
                   repeatTime: Any = None, srcRepStride: Any = 8) -> None:  # fmt: skip
         """The sum of a count of elements, or of the lanes of repeats, in dst[0].
 
-        The work buffer takes one element a repeat; dst may be its first. Repeats first, then their sums, by adjacent pairs.
+        Repeats first, then their sums, by adjacent pairs. The work buffer takes an element a repeat; dst may be in it.
         """
         how = (mask, repeatTime, None if repeatTime is None else (srcRepStride,), None)
         self._vector("ReduceSum", dst, (src, sharedTmpBuffer), None, how, sys._getframe(1))

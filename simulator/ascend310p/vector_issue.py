@@ -206,8 +206,8 @@ class VectorIssue(BitPlans):
         if at < len(self.notes):
             self.notes[at] = replace(self.notes[at], count=self.notes[at].count + 1)
             return
-        said = f"{name} at {self.log.site(place)}: 310P ignores its mask, all {width} lanes of each repeat were compared"
-        self.note("ignored-mask", f"{said}; say all lanes, and mask the Select")
+        fact = f"310P ignores its mask, all {width} lanes of each repeat were compared"
+        self.note("ignored-mask", f"{name} at {self.log.site(place)}: {fact}; say all lanes, and mask the Select")
 
     # Checks of operands
 

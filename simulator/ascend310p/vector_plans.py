@@ -244,9 +244,7 @@ class VectorPlans(Speech):
         index_first = order is ReduceOrder.ORDER_INDEX_VALUE
         return 2, partial(reductions.whole_extreme, name == "WholeReduceMax", selected, index_first), 2 * kind.size
 
-    def _plan_sum(
-        self, mask: Any, repeats: Any, strides: Any, types: Types, frame: FrameType
-    ) -> VectorPlan:
+    def _plan_sum(self, mask: Any, repeats: Any, strides: Any, types: Types, frame: FrameType) -> VectorPlan:
         """ReduceSum: of a count, or of the lanes of repeats; its repeats and strides have wider bounds than others'."""
         kind = types[0]
         if kind not in FLOATS or len(set(types)) > 1:
