@@ -60,6 +60,12 @@ class TPosition(Enum):
     VECCALC = "VECCALC"
 
 
+class KernelType(Enum):
+    """Which units a kernel has."""
+
+    KERNEL_TYPE_AIV_ONLY = "AIV_ONLY"
+
+
 class Event:
     """An ordered pair of pipes; there is one object of each."""
 

@@ -84,6 +84,7 @@ def test_an_unknown_call_is_refused_with_the_nearest(refusal: Any) -> None:
         (lambda asc: asc.HardEvent[3], "HardEvent[3]", "use S_V"),
         (lambda asc: asc.TPosition.A1, "TPosition.A1", "VECIN, VECOUT, VECCALC"),
         (lambda asc: asc.TPosition.CO1, "TPosition.CO1", "Cube is not modelled"),
+        (lambda asc: asc.TPosition.GM, "TPosition.GM", "a VECIN and a VECOUT queue do it"),
         (lambda asc: asc.QuePosition.TSCM, "TPosition.TSCM", "VECIN, VECOUT, VECCALC"),
         (lambda asc: asc.RoundMode.CAST_HYBRID, "RoundMode.CAST_HYBRID", "CAST_"),
         (lambda asc: asc.CMPMODE.LESS, "CMPMODE.LESS", "LE"),
@@ -106,6 +107,18 @@ def test_words_that_310p_has_are_there_by_attribute_and_by_name(launch: Any) -> 
         assert list(asc.TPosition) == [asc.TPosition.VECIN, asc.TPosition.VECOUT, asc.TPosition.VECCALC]
 
     assert not launch(kernel).kinds
+
+
+@pytest.mark.adr("0310", "1.3")
+def test_a_kernel_is_of_type_aiv_only(launch: Any, refusal: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        asc.KERNEL_TASK_TYPE_DEFAULT(asc.KERNEL_TYPE_AIV_ONLY)
+
+    def another(*, asc: Any) -> None:
+        asc.KERNEL_TASK_TYPE_DEFAULT(3)
+
+    assert not launch(kernel).kinds
+    assert "say asc.KERNEL_TYPE_AIV_ONLY" in refusal(another, "unsupported")
 
 
 @pytest.mark.adr("0310", "2.1")
