@@ -36,7 +36,7 @@ VEC_INF_NAN = Bit("VEC_INF_NAN", 54, "scale the operands, or compute in float")
 VEC_NEG_LN = Bit("VEC_NEG_LN", 57, "keep the source above 0, by Maxs before")
 VEC_NEG_SQRT = Bit("VEC_NEG_SQRT", 58, "keep the source from below 0, by Relu or Maxs before")
 
-ZERO, INVALID, OVERFLOW = "divide by zero", "invalid value", "overflow"  # as numpy says it
+ZERO, INVALID = "divide by zero", "invalid value"  # as numpy says it; the third that it is asked for is an overflow
 BITS = {
     ("Ln", ZERO): VEC_NEG_LN, ("Ln", INVALID): VEC_NEG_LN, ("Sqrt", INVALID): VEC_NEG_SQRT,
     ("Rsqrt", INVALID): VEC_NEG_SQRT, ("Rsqrt", ZERO): VEC_DIV0, ("Reciprocal", ZERO): VEC_DIV0,
@@ -84,7 +84,7 @@ class VectorExceptions:
             return
         descriptor = self._log.descriptor_of(effect[2])
         name = self._log.names.values[descriptor.name]
-        bit = VEC_INF_NAN if kind == OVERFLOW else BITS.get((name, kind))
+        bit = BITS.get((name, kind)) if kind in (ZERO, INVALID) else VEC_INF_NAN
         if bit is None or (effect is self._effect and bit in self._bits):
             return
         key, offender = (bit, descriptor.site), None
@@ -124,7 +124,7 @@ def _offender(name: str, kind: str, effect: Effect, apart: bool) -> Offender | N
     lost = [not apart and _over(each, target) for each in sources]
     if (name, kind) in AT_FAULT:
         return _first(effect, _taken(effect, 0), AT_FAULT[name, kind])
-    if name == "Div" and kind != OVERFLOW:
+    if name == "Div" and kind in (ZERO, INVALID):
         return _divided(effect, kind, lost)
     in_place = name in IN_PLACE
     if any(lost) or (in_place and not apart):

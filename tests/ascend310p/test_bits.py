@@ -100,7 +100,7 @@ def compared(mode: str, a: Any, b: Any, bits: Any, repeats: int, of_a: Any, of_b
     return expected
 
 
-@pytest.mark.adr("0310", "1.2", "5.4")
+@pytest.mark.adr("0310", "1.2", "5.5")
 @settings(max_examples=25, deadline=None)
 @given(
     dtype=dtypes, mode=st.sampled_from(list(MODES)), repeats=st.integers(1, 4), of_a=strides, of_b=strides,
@@ -123,6 +123,7 @@ def test_compare_takes_every_lane_whatever_the_mask(
     assert [note.kind for note in run.notes] == ["ignored-mask"] * partial
 
 
+@pytest.mark.adr("0310", "5.5")
 @settings(max_examples=20, deadline=None)
 @given(dtype=dtypes, mode=st.sampled_from(list(MODES)), repeats=st.integers(1, 4), of_a=strides, counted=st.booleans())
 def test_compare_scalar_is_compare_with_a_tensor_of_it(
@@ -158,7 +159,7 @@ def test_an_ignored_mask_is_counted_by_line_and_fails_nothing() -> None:
 # Select
 
 
-@pytest.mark.adr("0310", "1.2", "5.4")
+@pytest.mark.adr("0310", "1.2", "5.4", "5.5")
 @settings(max_examples=50, deadline=None)
 @given(
     data=st.data(), dtype=dtypes, repeats=st.integers(1, 4), of_a=strides, of_b=strides,
@@ -188,6 +189,7 @@ def test_select_with_mask_repeats_and_strides(
     assert np.array_equal(got[0], o)
 
 
+@pytest.mark.adr("0310", "5.5")
 @settings(max_examples=20, deadline=None)
 @given(dtype=dtypes, count=st.integers(1, 400), bits_type=bit_types)
 def test_select_of_a_count_by_the_register_takes_the_first_bits_again(dtype: str, count: int, bits_type: str) -> None:
