@@ -181,6 +181,10 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def GetTPipePtr(self) -> Any:
         """The TPipe that was made."""
+        if self._pipe is None:
+            self.refuse(
+                sys._getframe(1), "queue-misuse", "GetTPipePtr", "there is no TPipe yet", "make asc.TPipe() first"
+            )
         return self._pipe
 
     def TQue(self, position: vocabulary.TPosition, depth: int) -> language_queue.TQue:

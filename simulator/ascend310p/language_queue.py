@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernbench.simulator.ascend310p.effects import Key
-from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
+from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor, Spoken
 from pytest_kernbench.simulator.ascend310p.vocabulary import ElementType, HardEvent, TPosition
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Buffer:
         self.tensors: dict[ElementType, LocalTensor] = {}  # the same view each time it comes round
 
 
-class TPipe:
+class TPipe(Spoken):
     """Hands out UB. One a kernel."""
 
     def __init__(self, asc: Asc) -> None:
@@ -89,7 +89,7 @@ class TPipe:
         asc.taken(self.top)
 
 
-class TQue:
+class TQue(Spoken):
     """A queue of buffers between two pipes, or of nobody's (VECCALC); `depth` EnQues may wait for their DeQue."""
 
     def __init__(self, asc: Asc, position: TPosition, depth: int) -> None:
@@ -227,7 +227,7 @@ class TQueBind(TQue):
         self._events = BOUND
 
 
-class TBuf:
+class TBuf(Spoken):
     """Bytes of UB to carve by hand: no hand-over, no flags."""
 
     def __init__(self, asc: Asc, position: TPosition) -> None:

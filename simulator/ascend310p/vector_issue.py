@@ -143,7 +143,7 @@ class VectorIssue(BitPlans):
     def _looks_dubious(plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...]) -> bool:
         """Whether operands are worth a close look: most calls are in order, and new views come often."""
         at = dst.lo
-        if dst.size < plan.need[0] or at % plan.alignment:
+        if dst.size < plan.need[0] or at % plan.alignment or plan.workspace:
             return True
         end = at + plan.spans[0]
         for number, each in enumerate(sources, 1):
@@ -263,7 +263,16 @@ class VectorIssue(BitPlans):
                     fact = f"dst from UB[{at}] and src{number} from UB[{tensor.lo}] on overlap in part"
                     remedy = "give the result bytes of its own, or exactly the source's"
                     self.found(frame, "illegal-overlap", plan.name, fact, remedy)
-        return dubious
+        return (plan.workspace and self._check_room(plan, sources, frame)) or dubious
+
+    def _check_room(self, plan: VectorPlan, sources: Sequence[LocalTensor], frame: FrameType | None) -> bool:
+        """Whether the work buffer lies over the source, which is read while the buffer is written."""
+        source, room = sources
+        shared = overlapping(plan.sources[0].ranges, plan.sources[1].ranges, room.lo - source.lo)
+        if shared and frame is not None:
+            fact = f"the work buffer from UB[{room.lo}] and src0 from UB[{source.lo}] on overlap"
+            self.found(frame, "illegal-overlap", plan.name, fact, "give the work buffer bytes of its own")
+        return shared
 
 
 class NoNumber:

@@ -289,6 +289,17 @@ def test_the_sum_may_lie_in_its_own_work_buffer(ub: Any) -> None:
     assert ub(body).kinds == []
 
 
+@pytest.mark.adr("0310", "5.4")
+def test_a_work_buffer_over_the_source_is_an_illegal_overlap(ub: Any) -> None:
+    def body(room: int, asc: Any, t: Any) -> None:
+        asc.Duplicate(t, 1.0, 128)
+        asc.PipeBarrier(asc.PIPE_V)
+        asc.ReduceSum(t[256], t, t[room], 128)
+
+    assert ub(lambda asc, t: body(120, asc, t)).kinds == ["illegal-overlap"]
+    assert ub(lambda asc, t: body(128, asc, t)).kinds == []
+
+
 # Refusals
 
 REGISTER, SCALAR = "VSEL_CMPMASK_SPR", "VSEL_TENSOR_SCALAR_MODE"

@@ -72,6 +72,36 @@ def test_an_unknown_call_is_refused_with_the_nearest(refusal: Any) -> None:
     assert "WholeReduceSum" in refusal(kernel, "unsupported")
 
 
+def queue_of(asc: Any) -> Any:
+    return asc.TQue(asc.TPosition.VECIN, 1)
+
+
+@pytest.mark.adr("0310", "1.4")
+@pytest.mark.parametrize(
+    ("say", "named", "instead"),
+    [
+        (lambda asc, x: asc.TPipe().Destroy(), "TPipe.Destroy", "the kernel's end"),
+        (lambda asc, x: asc.TPipe().Reset(), "TPipe.Reset", "once"),
+        (lambda asc, x: queue_of(asc).AllocTensors(asc.half), "TQue.AllocTensors", "nearest: AllocTensor"),
+        (lambda asc, x: asc.TBuf().GetWithOfset(asc.half, 1, 0), "TBuf.GetWithOfset", "nearest: GetWithOffset"),
+        (lambda asc, x: room(asc).SetSize(3), "LocalTensor.SetSize", "use []"),
+        (lambda asc, x: gm(asc, x).GetPhyAddr(), "GlobalTensor.GetPhyAddr", "not modelled"),
+    ],
+)
+def test_calls_that_an_object_lacks_are_refused_by_name(say: Any, named: str, instead: str, refusal: Any) -> None:
+    def kernel(x: Any, *, asc: Any) -> None:
+        say(asc, x)
+
+    message = refusal(kernel, "unsupported", x=ONES)
+    assert named in message
+    assert instead in message
+
+
+@pytest.mark.adr("0310", "2.4")
+def test_there_is_no_tpipe_before_it_is_made(refusal: Any) -> None:
+    assert "make asc.TPipe() first" in refusal(lambda *, asc: asc.GetTPipePtr(), "queue-misuse")
+
+
 @pytest.mark.adr("0310", "1.4")
 @pytest.mark.parametrize(
     ("say", "named", "instead"),
