@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pytest_kernbench.simulator import arguments
+from pytest_kernbench.simulator.ascend310p.auto_sync import AutoSyncCore
 from pytest_kernbench.simulator.ascend310p.core import Core
 from pytest_kernbench.simulator.ascend310p.effects import PRIORITIES, Effects, Starved, Timed
 from pytest_kernbench.simulator.ascend310p.language import Asc
@@ -207,7 +208,7 @@ class Launch:
         log.first_rows.append(len(log))
         judges = self._judges(memories) if self._checked else None
         effects: Effects = Starved(self._seed, spec.queue_depth) if self._late else Timed()
-        core = Core(
+        core = (AutoSyncCore if spec.auto_sync else Core)(
             spec, log, effects, judges.races if judges else None, start=self._ends[core_number], syncs=self._syncs,
             extra=self._schedule.extra,
         )  # fmt: skip
@@ -247,7 +248,10 @@ class Launch:
         if judges is None:
             return []
         judges.shadow.end_of_block(tuple(judges.memories.values()))
+        inserted = asc.core.inserted if isinstance(asc.core, AutoSyncCore) else ()
         for descriptor, count in judges.races.idle_waits.items():
+            if descriptor in inserted:
+                continue
             where = self.log.site(self.log.descriptors[descriptor].site)
             message = f"the Wait at {where} orders nothing that was not in order already; leave the pair out"
             self._note(Hazard("redundant-flag", message, count=count, replay=self._replay))
