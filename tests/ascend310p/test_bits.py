@@ -156,11 +156,23 @@ def test_an_ignored_mask_is_counted_by_line_and_fails_nothing() -> None:
     assert "test_bits.py:" in note.message
 
 
+def test_an_ignored_mask_of_several_blocks_is_one_note(launch: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        pipe, buf = asc.TPipe(), asc.TBuf()
+        pipe.InitBuffer(buf, 1024)
+        t = buf.Get(asc.float32)
+        asc.Duplicate(t, 1.0, 64)
+        asc.PipeBarrier(asc.PIPE_V)
+        asc.CompareScalar(t[64].ReinterpretCast(asc.uint8_t), t, 1.0, asc.CMPMODE.EQ, 8, 1)
+
+    assert [note.count for note in launch(kernel, grid=4).run.notes] == [4]
+
+
 # Select
 
 
 @pytest.mark.adr("0310", "1.2", "5.4", "5.5")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     data=st.data(), dtype=dtypes, repeats=st.integers(1, 4), of_a=strides, of_b=strides,
     of_dst=st.tuples(st.integers(1, 2), st.integers(15, 18)), bits_type=bit_types,
