@@ -36,6 +36,8 @@ MEANING: Mapping[str, str] = MappingProxyType(
         "reserved-flag": "a flag id belongs to the system",
         "event-id": "a flag id is outside its range or was not allocated",
         "redundant-flag": "a flag orders nothing that was not in order already (a note)",
+        "ignored-mask": "a mask leaves lanes out where the device takes none (a note)",
+        "vector-exception": "arithmetic on numbers that sets a bit of the device's error word (a note)",
         "queue-misuse": "a queue's calls come in an order that it does not allow",
         "message-mismatch": "a message is not of the shape and dtype that its receiver expects",
         "message-left": "a message was sent and never received",

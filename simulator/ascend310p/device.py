@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pytest_kernbench.simulator import arguments
+from pytest_kernbench.simulator.ascend310p.auto_sync import AutoSyncCore
 from pytest_kernbench.simulator.ascend310p.core import Core
 from pytest_kernbench.simulator.ascend310p.effects import PRIORITIES, Effects, Starved, Timed
 from pytest_kernbench.simulator.ascend310p.language import Asc
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.speech import Judges
 from pytest_kernbench.simulator.ascend310p.tensors import GM_ALIGNMENT, GM_BASE, Pointer, Tensor
+from pytest_kernbench.simulator.ascend310p.vector_exceptions import VectorExceptions
 from pytest_kernbench.simulator.ascend310p.vocabulary import BY_NUMPY, PIPES, TYPES
 from pytest_kernbench.simulator.checks.blocks import Footprint, conflicts, shared_lines
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
@@ -133,6 +136,7 @@ class Launch:
         self.log = CompactLog()
         self.findings: list[Hazard] = []
         self.notes: list[Hazard] = []
+        self._noted: dict[str, int] = {}
         self.cycles = 0
         self.high_water = 0
         self._call = call
@@ -172,13 +176,15 @@ class Launch:
 
     def go(self) -> None:
         """Run every block; what the chip refuses ends the run, with the findings so far beside it."""
-        with np.errstate(all="ignore"), _counting_findings(self):
+        exceptions = VectorExceptions(self.log, self._replay)
+        with exceptions.watch(self._checked and self._data), _counting_findings(self):
             memories = self._memories()
             for block in range(self._blocks):
                 self._run_block(block, memories)
         if self._checked and self._blocks > 1:
             self.findings += conflicts(self._footprints, self._about, self._replay)
             self.findings += shared_lines(self._stored, self.spec.cache_line_bytes, self._about, self._replay)
+        self.notes += exceptions.notes()
         for tensor in self._tensors.values():
             tensor.filled = tensor.filled or self._data
 
@@ -202,7 +208,7 @@ class Launch:
         log.first_rows.append(len(log))
         judges = self._judges(memories) if self._checked else None
         effects: Effects = Starved(self._seed, spec.queue_depth) if self._late else Timed()
-        core = Core(
+        core = (AutoSyncCore if spec.auto_sync else Core)(
             spec, log, effects, judges.races if judges else None, start=self._ends[core_number], syncs=self._syncs,
             extra=self._schedule.extra,
         )  # fmt: skip
@@ -237,17 +243,29 @@ class Launch:
 
     def _judged(self, asc: Asc, judges: Judges | None) -> list[Hazard]:
         """The findings of a block, however it ended; the same line in several blocks is one finding."""
-        self.notes += asc.notes
+        for note in asc.notes:
+            self._note(note)
         if judges is None:
             return []
         judges.shadow.end_of_block(tuple(judges.memories.values()))
+        inserted = asc.core.inserted if isinstance(asc.core, AutoSyncCore) else ()
         for descriptor, count in judges.races.idle_waits.items():
+            if descriptor in inserted:
+                continue
             where = self.log.site(self.log.descriptors[descriptor].site)
             message = f"the Wait at {where} orders nothing that was not in order already; leave the pair out"
-            self.notes.append(Hazard("redundant-flag", message, count=count, replay=self._replay))
+            self._note(Hazard("redundant-flag", message, count=count, replay=self._replay))
         found = [*judges.races.findings(), *judges.shadow.findings(), *asc.findings]
         known = {_lines(hazard) for hazard in self.findings}
         return [hazard for hazard in found if _lines(hazard) not in known]
+
+    def _note(self, note: Hazard) -> None:
+        """What several blocks note in the same words is one note."""
+        at = self._noted.setdefault(note.message, len(self.notes))
+        if at == len(self.notes):
+            self.notes.append(note)
+        else:
+            self.notes[at] = replace(self.notes[at], count=self.notes[at].count + note.count)
 
     def _given(self, asc: Asc, values: tuple[Any, ...]) -> list[Any]:
         return [Pointer(asc, each) if isinstance(each, Tensor) else each for each in values]

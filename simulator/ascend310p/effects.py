@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import chain, permutations
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -309,3 +310,16 @@ class Starved:
             for effect in reversed(self._begun[pipe]):
                 perform(effect)
         self._begun[pipe].clear()
+
+
+# What computes, each with the effect in a local `effect`: where numpy's flags are traced back to.
+COMPUTING = frozenset(function.__code__ for function in (perform, begin, Timed._run))
+
+
+def under_way(frame: FrameType | None) -> tuple[Effect | None, bool]:
+    """The effect that what runs in `frame` computes, None if it does not, and whether it computes apart from memory."""
+    while frame is not None:
+        if frame.f_code in COMPUTING:
+            return frame.f_locals["effect"], frame.f_code is begin.__code__
+        frame = frame.f_back
+    return None, False

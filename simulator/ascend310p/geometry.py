@@ -66,9 +66,20 @@ def _access(index: Indices, itemsize: int) -> Access:
     repeated = len(touched) < len(flat)
     if not repeated and need == len(flat) and bool((flat == np.arange(need)).all()):
         return Access(None, ((0, need * itemsize),), need, need)
+    return Access(index, _merged(touched, itemsize), need, len(flat), repeated)
+
+
+def packed(bits: Indices, itemsize: int) -> Access:
+    """The bytes that hold `bits`, counted from the lowest of the first byte, in a tensor of `itemsize`."""
+    touched = np.unique(bits >> 3)
+    need = -(-(int(touched[-1]) + 1) // itemsize)
+    return Access(None, _merged(touched, 1), need, len(bits))
+
+
+def _merged(touched: Indices, itemsize: int) -> tuple[tuple[int, int], ...]:
+    """Elements in order as ranges of bytes."""
     cuts = np.flatnonzero(np.diff(touched) > 1) + 1
-    ranges = tuple((int(run[0]) * itemsize, int(run[-1] + 1) * itemsize) for run in np.split(touched, cuts))
-    return Access(index, ranges, need, len(flat), repeated)
+    return tuple((int(run[0]) * itemsize, int(run[-1] + 1) * itemsize) for run in np.split(touched, cuts))
 
 
 def same_elements(one: Access, other: Access) -> bool:

@@ -29,7 +29,6 @@ LACKS: dict[str, str] = {
     "bfloat16_t": "310P has no bfloat16: use half or float32",
     "bfloat16": "310P has no bfloat16: use half or float32",
     "int4b_t": "int4 is not modelled: use int8_t",
-    "TQueBind": "TQueBind is not modelled: use a VECIN and a VECOUT queue, and DataCopy from one tensor to the other",
     "Fixpipe": "310P has no FIXPIPE: results of the Cube pass through the vector unit",
     "SetFixPipeConfig": "310P has no FIXPIPE",
     "SyncAll": "310P has no synchronisation between cores: give each block its own bytes, or use two launches",
@@ -40,6 +39,14 @@ LACKS: dict[str, str] = {
     "DataSyncBarrier": "310P has no DataSyncBarrier: use DataCacheCleanAndInvalid and PipeBarrier(PIPE_ALL)",
     "Mmad": CUBE, "LoadData": CUBE, "LoadDataWithTranspose": CUBE, "Nd2NzParams": CUBE, "Matmul": CUBE, "Brcb": CUBE,
     "PIPE_M": CUBE, "PIPE_MTE1": CUBE, "PIPE_FIX": "310P has no FIXPIPE",
+    "KERNEL_TASK_TYPE": "tiling keys are not modelled: say KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY)",
+    **dict.fromkeys(
+        ("KERNEL_TYPE_AICORE", "KERNEL_TYPE_AIC_ONLY", "KERNEL_TYPE_MIX_AIC_1_0", "KERNEL_TYPE_MIX_AIV_1_0",
+         "KERNEL_TYPE_MIX_AIC_1_1", "KERNEL_TYPE_MIX_AIC_1_2"), "the Cube is not modelled: say KERNEL_TYPE_AIV_ONLY",
+    ),
+    "KERNEL_TYPE_MIX_VECTOR_CORE": "the vector cores beside the AI cores are not modelled: say KERNEL_TYPE_AIV_ONLY",
+    "GetCmpMask": "the register of compared bits is not modelled: give Compare a dst of uint8_t",
+    "SetCmpMask": "the register of compared bits is not modelled: give Select the bits as selMask",
     "SetMaskCount": "counter mode by hand is not modelled: use the count forms",
     "SetMaskNorm": "mask registers by hand are not modelled: give each call its mask",
     "SetVectorMask": "mask registers by hand are not modelled: give each call its mask",
@@ -47,7 +54,10 @@ LACKS: dict[str, str] = {
 }  # fmt: skip
 
 
-CUBE_WORDS = frozenset(("M", "MTE1", "FIX", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "TSCM", "C2PIPE2GM"))
+WHY_NOT = (
+    (frozenset(("M", "MTE1", "FIX", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "TSCM", "C2PIPE2GM")), CUBE),
+    (frozenset(("GM",)), "EnQue and DeQue between two positions are not modelled: a VECIN and a VECOUT queue do it"),
+)
 
 
 class Words:
@@ -73,7 +83,8 @@ class Words:
         return iter(self._words.values())
 
     def _refuse(self, said: str, name: str, frame: FrameType) -> NoReturn:
-        why = f"{CUBE}; " if CUBE_WORDS.intersection((name, *name.split("_"))) else ""
+        words = {name, *name.split("_")}
+        why = "".join(f"{reason}; " for known, reason in WHY_NOT if not words.isdisjoint(known))
         near = difflib.get_close_matches(name, self._words, 4) or self._words
         self._asc.refuse(frame, "unsupported", said, f"310P has no {name}", f"{why}use {', '.join(near)}")
 
@@ -87,6 +98,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     int8_t, uint8_t, int16_t, uint16_t = vocabulary.int8, vocabulary.uint8, vocabulary.int16, vocabulary.uint16
     int32_t, uint32_t, int64_t, uint64_t = vocabulary.int32, vocabulary.uint32, vocabulary.int64, vocabulary.uint64
     PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL = Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3, Pipe.ALL
+    KERNEL_TYPE_AIV_ONLY = vocabulary.KernelType.KERNEL_TYPE_AIV_ONLY
     HardEvent: Words
     TPosition: Words
     QuePosition: Words
@@ -107,6 +119,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self._said = {}
         self._by_key = {}
         self._prepared = {}
+        self._noted = {}
         self.queue_keys = set()
         self.high_water = 0
         self._owners = {}
@@ -132,6 +145,14 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         self.refuse(frame, "unsupported", f"asc.{name}", "there is no such call", f"nearest: {near or 'none'}")
 
     # The block
+
+    def KERNEL_TASK_TYPE_DEFAULT(self, type: vocabulary.KernelType) -> None:
+        """The kernel's type: KERNEL_TYPE_AIV_ONLY, which every kernel here is."""
+        frame = sys._getframe(1)
+        self.counted(frame)
+        if type is not vocabulary.KernelType.KERNEL_TYPE_AIV_ONLY:
+            remedy = "say asc.KERNEL_TYPE_AIV_ONLY"
+            self.refuse(frame, "unsupported", "KERNEL_TASK_TYPE_DEFAULT", f"type {type!r} is not modelled", remedy)
 
     def GetBlockIdx(self) -> int:
         """This block's number in the grid."""
@@ -160,6 +181,10 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
 
     def GetTPipePtr(self) -> Any:
         """The TPipe that was made."""
+        if self._pipe is None:
+            self.refuse(
+                sys._getframe(1), "queue-misuse", "GetTPipePtr", "there is no TPipe yet", "make asc.TPipe() first"
+            )
         return self._pipe
 
     def TQue(self, position: vocabulary.TPosition, depth: int) -> language_queue.TQue:
@@ -168,6 +193,15 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         return language_queue.TQue(
             self, self._position(position, "TQue", frame), self.whole(depth, 0, 2**15, "depth", "TQue", frame)
         )
+
+    def TQueBind(self, src: vocabulary.TPosition, dst: vocabulary.TPosition, depth: int) -> language_queue.TQueBind:
+        """A queue from VECIN to VECOUT: buffers that MTE2 fills and MTE3 takes away, with nothing in between."""
+        frame, ends = sys._getframe(1), (vocabulary.TPosition.VECIN, vocabulary.TPosition.VECOUT)
+        if (src, dst) != ends:
+            fact = f"from {getattr(src, 'value', src)!r} to {getattr(dst, 'value', dst)!r}"
+            remedy = "bind VECIN to VECOUT for a pure copy; where V computes, use a queue of each"
+            self.refuse(frame, "unsupported", "TQueBind", fact, remedy)
+        return language_queue.TQueBind(self, self.whole(depth, 0, 2**15, "depth", "TQueBind", frame))
 
     def TBuf(self, position: vocabulary.TPosition = vocabulary.TPosition.VECCALC) -> language_queue.TBuf:
         """A buffer to carve by hand."""
@@ -265,7 +299,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
                 if buffer.state != FREE:
                     where = self.log.site(buffer.place)
                     message = (
-                        f"{self.name} ended while a tensor of {queue.position.value}, AllocTensor at {where}, is "
+                        f"{self.name} ended while a tensor of {queue.name}, AllocTensor at {where}, is "
                         f"{buffer.state}; FreeTensor it"
                     )
                     left[message] += 1

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernbench.simulator.ascend310p.effects import Key
-from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
+from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor, Spoken
 from pytest_kernbench.simulator.ascend310p.vocabulary import ElementType, HardEvent, TPosition
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ EVENTS: dict[TPosition, tuple[str, str] | None] = {
     TPosition.VECOUT: ("V_MTE3", "MTE3_V"),
     TPosition.VECCALC: None,
 }
+BOUND = ("MTE2_MTE3", "MTE3_MTE2")  # of a VECIN that is its own VECOUT
 
 
 class Buffer:
@@ -43,7 +44,7 @@ class Buffer:
         self.tensors: dict[ElementType, LocalTensor] = {}  # the same view each time it comes round
 
 
-class TPipe:
+class TPipe(Spoken):
     """Hands out UB. One a kernel."""
 
     def __init__(self, asc: Asc) -> None:
@@ -88,13 +89,15 @@ class TPipe:
         asc.taken(self.top)
 
 
-class TQue:
+class TQue(Spoken):
     """A queue of buffers between two pipes, or of nobody's (VECCALC); `depth` EnQues may wait for their DeQue."""
 
     def __init__(self, asc: Asc, position: TPosition, depth: int) -> None:
         self._asc = asc
         self.position = position
+        self.name = position.value
         self.depth = depth
+        self._events = EVENTS[position]
         self.buffers: list[Buffer] = []
         self.pipe: TPipe | None = None
         self._next = 0
@@ -122,9 +125,7 @@ class TQue:
             if buffer.state == FREE:
                 self._next = (self._next + step + 1) % len(self.buffers)
                 return buffer
-        fact = (
-            f"none of the {len(self.buffers)} buffers of this {self.position.value} queue is FREE: a device hangs here"
-        )
+        fact = f"none of the {len(self.buffers)} buffers of this {self.name} queue is FREE: a device hangs here"
         remedy = "FreeTensor what DeQue gave, or InitBuffer with more" if self.buffers else "InitBuffer the queue"
         return self._asc.refuse(frame, "queue-misuse", "AllocTensor", fact, remedy)
 
@@ -152,7 +153,7 @@ class TQue:
         """The oldest full buffer; the pipe that uses it waits until it is full."""
         frame = sys._getframe(1)
         if not self._full:
-            fact = f"this {self.position.value} queue is empty"
+            fact = f"this {self.name} queue is empty"
             self._asc.refuse(frame, "queue-misuse", "DeQue", fact, "EnQue a tensor before: a device waits for ever")
         buffer, key, kind = self._full.popleft()
         if key is not None:
@@ -174,10 +175,9 @@ class TQue:
 
     def _raise(self, which: int, frame: FrameType) -> Key | None:
         """Set a flag of the queue's own, with an id from the common store."""
-        events = EVENTS[self.position]
-        if events is None:
+        if self._events is None:
             return None
-        event = HardEvent[events[which]]
+        event = HardEvent[self._events[which]]
         number = self._asc.take_id(event, "EnQue" if which == 0 else "FreeTensor", frame)
         key = (*event.value, number)
         self._asc.queue_keys.add(key)
@@ -187,7 +187,7 @@ class TQue:
     def _own(self, tensor: Any, call: str, frame: FrameType) -> Buffer:
         buffer = getattr(tensor, "buffer", None)
         if not any(buffer is each for each in self.buffers):
-            fact = f"{tensor!r} is not of this {self.position.value} queue"
+            fact = f"{tensor!r} is not of this {self.name} queue"
             self._asc.refuse(frame, "queue-misuse", call, fact, "give a tensor that this queue's AllocTensor made")
         return buffer  # type: ignore[return-value]
 
@@ -218,7 +218,16 @@ class TQue:
         return any(buffer.state == FREE for buffer in self.buffers)
 
 
-class TBuf:
+class TQueBind(TQue):
+    """A VECIN queue that is its own VECOUT: what MTE2 fills MTE3 takes away, V has no part in it. Counts as VECIN."""
+
+    def __init__(self, asc: Asc, depth: int) -> None:
+        super().__init__(asc, TPosition.VECIN, depth)
+        self.name = "VECIN to VECOUT"
+        self._events = BOUND
+
+
+class TBuf(Spoken):
     """Bytes of UB to carve by hand: no hand-over, no flags."""
 
     def __init__(self, asc: Asc, position: TPosition) -> None:

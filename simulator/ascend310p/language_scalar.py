@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
-from pytest_kernbench.simulator.ascend310p.core import TooLate
+from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Pointer, Tensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import ElementType, Pipe
@@ -48,7 +48,7 @@ class ScalarCalls(Speech):
         descriptor = self._descriptor(self._get_rows[kind.size], frame)
         try:
             value = self.core.load(descriptor, self._ub_cycles, lo, tensor.cells, index, lo, lo + kind.size)
-        except TooLate as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
         if judges is not None and (judges.shadow.suspicious or judges.ub.valid.find(0, lo, lo + kind.size) >= 0):
@@ -69,7 +69,7 @@ class ScalarCalls(Speech):
         descriptor = self._descriptor(self._set_rows[kind.size], frame)
         try:
             self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
-        except TooLate as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         if self._judges is not None:
             self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
@@ -106,7 +106,7 @@ class ScalarCalls(Speech):
         descriptor = self._descriptor(rows, frame)
         try:
             value = self.core.load(descriptor, cycles, lo - host.base, cells, index, lo, lo + kind.size)
-        except TooLate as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
         if judges is not None:
@@ -126,7 +126,7 @@ class ScalarCalls(Speech):
         value = self._element(kind, value, frame)
         try:
             row = self.core.store(descriptor, cycles, lo - host.base, cells, index, value, lo, lo + kind.size)
-        except TooLate as reason:
+        except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
         if judges is not None:

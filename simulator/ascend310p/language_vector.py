@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vector_issue import VectorIssue
-from pytest_kernbench.simulator.ascend310p.vocabulary import SELMODE, ReduceOrder, UnaryRepeatParams, half
+from pytest_kernbench.simulator.ascend310p.vocabulary import CMPMODE, SELMODE, ReduceOrder, UnaryRepeatParams, half
 
 
 class VectorCalls(VectorIssue):
@@ -47,6 +47,16 @@ class VectorCalls(VectorIssue):
             repeatParams: Any = None) -> None:  # fmt: skip
         """The smaller of each pair; NaN if either is (assumed)."""
         self._vector("Min", dst, (src0, src1), None, (mask, repeatTime, repeatParams), sys._getframe(1))
+
+    def And(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, mask: Any, repeatTime: Any = None,
+            repeatParams: Any = None) -> None:  # fmt: skip
+        """The bits that both have; of int16_t or uint16_t."""
+        self._vector("And", dst, (src0, src1), None, (mask, repeatTime, repeatParams), sys._getframe(1))
+
+    def Or(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, mask: Any, repeatTime: Any = None,
+           repeatParams: Any = None) -> None:  # fmt: skip
+        """The bits that either has; of int16_t or uint16_t."""
+        self._vector("Or", dst, (src0, src1), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
     def MulAddDst(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, mask: Any, repeatTime: Any = None,
                   repeatParams: Any = None) -> None:  # fmt: skip
@@ -129,6 +139,12 @@ class VectorCalls(VectorIssue):
         """Each element, or 0 if it is less."""
         self._vector("Relu", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
 
+    def Not(
+        self, dst: LocalTensor, src: LocalTensor, mask: Any, repeatTime: Any = None, repeatParams: Any = None
+    ) -> None:
+        """Every bit the other way; of int16_t or uint16_t."""
+        self._vector("Not", dst, (src,), None, (mask, repeatTime, repeatParams), sys._getframe(1))
+
     # Cast, Compare, Select
 
     def Cast(self, dst: LocalTensor, src: LocalTensor, roundMode: Any, mask: Any, repeatTime: Any = None,
@@ -138,20 +154,45 @@ class VectorCalls(VectorIssue):
             "Cast", dst, (src,), None, (mask, repeatTime, repeatParams, roundMode, self._deq_scale), sys._getframe(1)
         )
 
-    def Compare(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, cmpMode: Any, count: Any) -> None:
-        """One bit an element, in uint8_t; `count` elements make whole repeats of 256 bytes."""
-        self._vector("Compare", dst, (src0, src1), None, (count, None, None, cmpMode), sys._getframe(1))
+    def Compare(self, dst: LocalTensor, src0: LocalTensor, src1: LocalTensor, cmpMode: Any, mask: Any,
+                repeatTime: Any = None, repeatParams: Any = None) -> None:  # fmt: skip
+        """One bit an element, in uint8_t or int8_t, without gaps.
 
-    def Select(
-        self, dst: LocalTensor, selMask: LocalTensor, src0: LocalTensor, src1: Any, selMode: Any, count: Any
-    ) -> None:
-        """src0 where the mask has a bit, src1 (a tensor or a scalar, as the mode says) elsewhere."""
+        A count makes whole repeats of 256 bytes. 310P compares every lane, whatever lanes a mask selects, and takes no
+        strides of dst: a mask that leaves lanes out is noted.
+        """
         frame = sys._getframe(1)
-        tensors = selMode is SELMODE.VSEL_TENSOR_TENSOR_MODE
-        if not tensors and selMode is not SELMODE.VSEL_TENSOR_SCALAR_MODE:
+        if isinstance(src1, CMPMODE):
+            fact = "without a dst the bits go to a register, which is not modelled"
+            self.refuse(frame, "unsupported", "Compare", fact, "give a dst of uint8_t, which Select takes")
+        self._vector("Compare", dst, (src0, src1), None, (mask, repeatTime, repeatParams, cmpMode), frame)
+        if repeatTime is not None:
+            self._note_mask("Compare", mask, src0, frame)
+
+    def CompareScalar(self, dst: LocalTensor, src0: LocalTensor, src1Scalar: Any, cmpMode: Any, mask: Any,
+                      repeatTime: Any = None, repeatParams: Any = None) -> None:  # fmt: skip
+        """`Compare` with a scalar, which is rounded to the type of src0 first; in uint8_t. Of newer name `Compares`."""
+        frame = sys._getframe(1)
+        self._vector("CompareScalar", dst, (src0,), src1Scalar, (mask, repeatTime, repeatParams, cmpMode), frame)
+        if repeatTime is not None:
+            self._note_mask("CompareScalar", mask, src0, frame)
+
+    Compares = CompareScalar
+
+    def Select(self, dst: LocalTensor, selMask: LocalTensor, src0: LocalTensor, src1: Any, selMode: Any, mask: Any,
+               repeatTime: Any = None, repeatParams: Any = None) -> None:  # fmt: skip
+        """src0 where selMask has a bit, src1 (a tensor or a scalar, as the mode says) elsewhere.
+
+        selMask, of any unsigned type, has a bit for every lane of every repeat, also for those that `mask` leaves out;
+        in mode VSEL_CMPMASK_SPR every repeat takes the bits of the first. BinaryRepeatParams in every mode.
+        """
+        frame = sys._getframe(1)
+        if not isinstance(selMode, SELMODE):
             self.refuse(frame, "unsupported", "Select", f"mode {selMode!r}", "use one of asc.SELMODE")
-        sources = (selMask, src0, src1) if tensors else (selMask, src0)
-        self._vector("Select", dst, sources, None if tensors else src1, (count, None, None, selMode), frame)
+        scalar = selMode is SELMODE.VSEL_TENSOR_SCALAR_MODE
+        sources = (selMask, src0) if scalar else (selMask, src0, src1)
+        how = (mask, repeatTime, repeatParams, selMode)
+        self._vector("Select", dst, sources, src1 if scalar else None, how, frame)
 
     # Reductions
 
@@ -181,9 +222,14 @@ class VectorCalls(VectorIssue):
         how = (mask, repeatTime, (dstRepStride, srcBlkStride, srcRepStride), None)
         self._vector("BlockReduceSum", dst, (src,), None, how, sys._getframe(1))
 
-    def ReduceSum(self, dst: LocalTensor, src: LocalTensor, sharedTmpBuffer: LocalTensor, count: Any) -> None:
-        """The sum of `count` elements in dst[0]; the work buffer takes one element a repeat."""
-        self._vector("ReduceSum", dst, (src, sharedTmpBuffer), None, (count, None, None, None), sys._getframe(1))
+    def ReduceSum(self, dst: LocalTensor, src: LocalTensor, sharedTmpBuffer: LocalTensor, mask: Any,
+                  repeatTime: Any = None, srcRepStride: Any = 8) -> None:  # fmt: skip
+        """The sum of a count of elements, or of the lanes of repeats, in dst[0].
+
+        Repeats first, then their sums, by adjacent pairs. The work buffer takes an element a repeat; dst may be in it.
+        """
+        how = (mask, repeatTime, None if repeatTime is None else (srcRepStride,), None)
+        self._vector("ReduceSum", dst, (src, sharedTmpBuffer), None, how, sys._getframe(1))
 
     def SetDeqScale(self, scale: Any) -> None:
         """The factor of Cast from int32_t to half."""

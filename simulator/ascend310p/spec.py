@@ -31,10 +31,10 @@ COSTS = MappingProxyType(
     {
         **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min", "And", "Or"), (24, 2)),
         **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Duplicate", "UbCopy"), (24, 1)),
-        **dict.fromkeys(("Sqrt", "Rsqrt", "Reciprocal", "Abs", "Relu"), (24, 1)),
+        **dict.fromkeys(("Sqrt", "Rsqrt", "Reciprocal", "Abs", "Relu", "Not"), (24, 1)),
         **dict.fromkeys(("Exp", "Ln"), (31, 2)),
         "Div": (31, 4),
-        **dict.fromkeys(("Axpy", "Cast", "Compare", "Select", "MulAddDst"), (26, 2)),
+        **dict.fromkeys(("Axpy", "Cast", "Compare", "CompareScalar", "Select", "MulAddDst"), (26, 2)),
         "WholeReduce.2": (46, 7),
         "WholeReduce.4": (46, 3),
         "BlockReduceSum": (38, 1),
@@ -69,6 +69,13 @@ class Ascend310pSpec:
     alignment: str = _choice("strict", ("strict", "relaxed"), "P", "UB operands: 32 bytes, or one element")
     flag_model: str = _choice("count", ("count", "bit"), "A", "whether a flag that is up can be set once more")
     scalar_cache: str = _choice("coherent", ("coherent", "private"), "A", "private: GM stores stay in the cache")
+    auto_sync: bool = field(
+        default=False,
+        metadata={
+            "mark": "A",
+            "source": "the compiler's switch; what it inserts is a related chip's table",
+        },
+    )
     costs: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: COSTS, metadata={"mark": "A", "source": "measured on a related chip, or set by analogy"}
     )
@@ -78,6 +85,8 @@ class Ascend310pSpec:
             value = getattr(self, each.name)
             if each.name == "costs":
                 object.__setattr__(self, "costs", _costs(value))
+            elif each.name == "auto_sync":
+                _check_switch(each.name, value)
             elif "choices" in each.metadata:
                 _check_choice(each.name, value, each.metadata["choices"])
             else:
@@ -92,6 +101,11 @@ def _check_number(name: str, value: object, least: int) -> None:
     most = MOST_CYCLES if name.endswith("_cycles") else MOST
     if type(value) is not int or not least <= value <= most:
         raise LaunchError(f"spec field {name} = {value!r}: wants a whole number from {least} to {most}")
+
+
+def _check_switch(name: str, value: object) -> None:
+    if type(value) is not bool:
+        raise LaunchError(f"spec field {name} = {value!r}: wants True or False")
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -6,9 +6,10 @@ offset in `[]` counts elements, one in `GetWithOffset` bytes. PYTEST_DONT_REWRIT
 
 from __future__ import annotations
 
+import difflib
 import sys
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -61,6 +62,31 @@ class Tensor:
         return f"<tensor {self.name} {'x'.join(map(str, self.shape))} {self.dtype}>"
 
 
+class Spoken:
+    """An object of the language: a call that the vendor's has and this has not is refused at the kernel's line."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a checker sees what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self).__name__
+            if not name[0].isupper():
+                raise AttributeError(f"{kind} has no {name!r}")
+            asc = getattr(self, "asc", None) or self._asc
+            near = difflib.get_close_matches(name, [each for each in dir(self) if each[0].isupper()], 3)
+            remedy = MISSING.get(name) or f"nearest: {', '.join(near) or 'none'}"
+            asc.refuse(sys._getframe(1), "unsupported", f"{kind}.{name}", "there is no such call", remedy)
+
+
+MISSING = {
+    "Destroy": "the kernel's end destroys its TPipe; use one a kernel",
+    "Reset": "InitBuffer each queue and TBuf once, for the whole kernel",
+    "GetPhyAddr": "addresses are not modelled: use [] and ReinterpretCast",
+    "SetSize": "use [] for what lies behind, and say the count with each call",
+}
+
+
 class Pointer:
     """A kernel's argument: an address in GM. `pointer + n` counts elements of its tensor's type."""
 
@@ -82,7 +108,7 @@ class Pointer:
         return f"<{self.tensor.name} + {self.element} elements>"
 
 
-class GlobalTensor:
+class GlobalTensor(Spoken):
     """A view of GM: `asc.GlobalTensor(asc.half)`, then `SetGlobalBuffer(pointer, elements)`."""
 
     __slots__ = ("asc", "cells", "lo", "size", "tensor", "type")
@@ -119,7 +145,7 @@ class GlobalTensor:
         return f"<GlobalTensor<{self.type}> of {name}, {self.size} elements>"
 
 
-class LocalTensor:
+class LocalTensor(Spoken):
     """A view of UB. `views` and `parts` keep what was made of it before: the same slice comes up in every iteration."""
 
     __slots__ = ("asc", "buffer", "cells", "lo", "owner", "parts", "position", "size", "type", "views")

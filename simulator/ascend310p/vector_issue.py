@@ -6,16 +6,18 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import index
 from types import FrameType
 from typing import Any, NamedTuple
 
 from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
 from pytest_kernbench.simulator.ascend310p.effects import Deed
-from pytest_kernbench.simulator.ascend310p.geometry import overlapping, same_elements
+from pytest_kernbench.simulator.ascend310p.geometry import lanes, overlapping, same_elements
 from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
-from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan, VectorPlans
+from pytest_kernbench.simulator.ascend310p.vector_bits import BitPlans
+from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan
 
 LONG = 4096
 VALID = b"\x01" * LONG
@@ -49,10 +51,11 @@ class Prepared(NamedTuple):
         return type(mask) is int or (type(mask) is tuple and all(type(word) is int for word in mask))
 
 
-class VectorIssue(VectorPlans):
+class VectorIssue(BitPlans):
     """From a call to the core and the checkers."""
 
     _prepared: dict[Any, Prepared]
+    _noted: dict[int, int]  # by line, which note it has
 
     def _vector(
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
@@ -141,7 +144,7 @@ class VectorIssue(VectorPlans):
     def _looks_dubious(plan: VectorPlan, dst: LocalTensor, sources: tuple[LocalTensor, ...]) -> bool:
         """Whether operands are worth a close look: most calls are in order, and new views come often."""
         at = dst.lo
-        if dst.size < plan.need[0] or at % plan.alignment:
+        if dst.size < plan.need[0] or at % plan.alignment or plan.workspace:
             return True
         end = at + plan.spans[0]
         for number, each in enumerate(sources, 1):
@@ -192,6 +195,21 @@ class VectorIssue(VectorPlans):
         if plan.workspace:
             room = sources[-1]
             shadow.forget(ub, room.lo, room.lo + plan.need[-1] * room.type.size)
+            shadow.write(ub, dst.lo, dst.lo + plan.spans[0], dst.owner)  # it may be the room's first element
+
+    def _note_mask(self, name: str, mask: Any, source: LocalTensor, frame: FrameType) -> None:
+        """A mask that leaves lanes out where 310P takes none; the same line is counted."""
+        width = 256 // source.type.size
+        (given, *_) = in_ints((mask, None, None))
+        if self._judges is None or len(lanes(given, width)) == width:
+            return
+        place = self._place(frame)
+        at = self._noted.setdefault(place, len(self.notes))
+        if at < len(self.notes):
+            self.notes[at] = replace(self.notes[at], count=self.notes[at].count + 1)
+            return
+        fact = f"310P ignores its mask, all {width} lanes of each repeat were compared"
+        self.note("ignored-mask", f"{name} at {self.log.site(place)}: {fact}; say all lanes, and mask the Select")
 
     # Checks of operands
 
@@ -239,7 +257,7 @@ class VectorIssue(VectorPlans):
         for number, tensor in enumerate(sources):
             access = plan.sources[number]
             same = tensor.lo == at and tensor.type.size == dst.type.size and same_elements(access, plan.dst)
-            if same and (not plan.folded or number == 1):
+            if (same and (not plan.folded or number == 1)) or (plan.workspace and number == len(sources) - 1):
                 continue
             if overlapping(plan.dst.ranges, access.ranges, tensor.lo - at):
                 dubious = True
@@ -247,7 +265,16 @@ class VectorIssue(VectorPlans):
                     fact = f"dst from UB[{at}] and src{number} from UB[{tensor.lo}] on overlap in part"
                     remedy = "give the result bytes of its own, or exactly the source's"
                     self.found(frame, "illegal-overlap", plan.name, fact, remedy)
-        return dubious
+        return (plan.workspace and self._check_room(plan, sources, frame)) or dubious
+
+    def _check_room(self, plan: VectorPlan, sources: Sequence[LocalTensor], frame: FrameType | None) -> bool:
+        """Whether the work buffer lies over the source, which is read while the buffer is written."""
+        source, room = sources
+        shared = overlapping(plan.sources[0].ranges, plan.sources[1].ranges, room.lo - source.lo)
+        if shared and frame is not None:
+            fact = f"the work buffer from UB[{room.lo}] and src0 from UB[{source.lo}] on overlap"
+            self.found(frame, "illegal-overlap", plan.name, fact, "give the work buffer bytes of its own")
+        return shared
 
 
 class NoNumber:

@@ -13,7 +13,6 @@ from typing import Any
 from pytest_kernbench.simulator.ascend310p.geometry import Access, Mask, dense, lanes, stepped, strided
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.vocabulary import (
-    CMPMODE,
     BinaryRepeatParams,
     ElementType,
     Pipe,
@@ -24,7 +23,6 @@ from pytest_kernbench.simulator.ascend310p.vocabulary import (
     half,
     int16,
     int32,
-    uint8,
     uint16,
     uint32,
 )
@@ -36,11 +34,13 @@ FLOATS = (half, float32)
 TYPES_OF: dict[str, tuple[ElementType, ...]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min", "Adds", "Muls", "Maxs", "Mins"), ARITHMETIC),
     "Duplicate": (half, int16, uint16, int32, uint32, float32),
+    **dict.fromkeys(("And", "Or", "Not"), (int16, uint16)),
 }
 WIDENING = ("Axpy", "MulAddDst")  # float target, half sources
 IN_PLACE = frozenset(WIDENING)
 ACCUMULATING = ("Add", "Sub", "Mul", "Max", "Min")  # of half, int32_t, float
 MOST_REPEATS, MOST_STRIDE, MOST_REDUCED_STRIDE = 255, 255, 65_535
+MOST_SUMMED = 131_072  # repeats of ReduceSum: their sums fill UB
 Types = tuple[ElementType, ...]
 How = tuple[Any, ...]
 
@@ -73,7 +73,8 @@ class VectorPlan:
         self.workspace = workspace  # the last source is room to work in: written, and nobody knows what with
         self.folded = dst.repeated
         all_dense = dst.elements is None and all(each.elements is None for each in sources)
-        self.dense = all_dense
+        exact = all(each.ranges == ((0, size),) for each, size in zip((dst, *sources), self.spans, strict=True))
+        self.dense = all_dense and exact  # of wide masks some bytes of the last element are not touched
         extra = () if scalar is None else (None,)
         flat = [None if each.elements is None else each.elements.reshape(-1) for each in sources]
         self.index = None if all_dense else (*flat, *extra, _target(dst))
@@ -92,8 +93,8 @@ class VectorPlans(Speech):
         mask, repeats, params, *rest = how
         if name in ("WholeReduceSum", "WholeReduceMax", "WholeReduceMin", "BlockReduceSum"):
             return self._plan_reduction(name, mask, repeats, params, rest[0], types, frame)
-        if name in ("Compare", "Select", "ReduceSum"):
-            return self._plan_counted(name, mask, rest[0], types, scalar, frame)
+        if name == "ReduceSum":
+            return self._plan_sum(mask, repeats, params, types, frame)
         compute = self._meaning(name, types, rest, frame)
         sizes = [each.size for each in types]
         if repeats is None:
@@ -180,16 +181,7 @@ class VectorPlans(Speech):
         self, name: str, params: Any, selected: tuple[int, ...], repeats: int, types: Types, frame: FrameType
     ) -> list[Access]:
         """One access an operand, the target first."""
-        wanted = BinaryRepeatParams if len(types) == 3 else UnaryRepeatParams
-        params = wanted() if params is None else params
-        if not isinstance(params, wanted):
-            self.refuse(frame, "bad-parameter", name, f"repeatParams is {params!r}", f"give asc.{wanted.__name__}(...)")
-        strides = [
-            self.whole(each, 0, MOST_STRIDE, field, name, frame)
-            for field, each in zip(params._fields, params, strict=True)
-        ]
-        half_way = len(strides) // 2
-        blocks, steps = strides[:half_way], strides[half_way:]
+        blocks, steps = self._strides(name, params, len(types) == 3 or name == "Select", frame)
         if blocks[0] == 0 and len(selected) * types[0].size > 32:
             self.refuse(
                 frame, "bad-parameter", name, "dstBlkStride is 0: all blocks go to one address", "give 1 or more"
@@ -203,6 +195,19 @@ class VectorPlans(Speech):
             fact = f"dstRepStride {steps[0]} lets repeats write the same bytes"
             self.refuse(frame, "bad-parameter", name, fact, "only Add, Sub, Mul, Max, Min may, with 0 for dst and src1")
         return accesses
+
+    def _strides(self, name: str, params: Any, binary: bool, frame: FrameType) -> tuple[list[int], list[int]]:
+        """Of each operand: between the blocks of a repeat, and between repeats; in blocks."""
+        wanted = BinaryRepeatParams if binary else UnaryRepeatParams
+        params = wanted() if params is None else params
+        if not isinstance(params, wanted):
+            self.refuse(frame, "bad-parameter", name, f"repeatParams is {params!r}", f"give asc.{wanted.__name__}(...)")
+        strides = [
+            self.whole(each, 0, MOST_STRIDE, field, name, frame)
+            for field, each in zip(params._fields, params, strict=True)
+        ]
+        half_way = len(strides) // 2
+        return strides[:half_way], strides[half_way:]
 
     def _plan_reduction(
         self, name: str, mask: Any, repeats: Any, strides: Any, order: Any, types: Types, frame: FrameType
@@ -239,48 +244,28 @@ class VectorPlans(Speech):
         index_first = order is ReduceOrder.ORDER_INDEX_VALUE
         return 2, partial(reductions.whole_extreme, name == "WholeReduceMax", selected, index_first), 2 * kind.size
 
-    def _plan_counted(
-        self, name: str, given: Any, mode: Any, types: Types, scalar: Any, frame: FrameType
-    ) -> VectorPlan:
-        """Compare, Select, ReduceSum: count forms whose operands differ in length."""
-        count = self.whole(given, 1, 2**31, "count", name, frame)
-        data = types[0] if name != "Compare" else types[1]
-        of_data = [
-            each
-            for at, each in enumerate(types)
-            if not ((name == "Compare" and at == 0) or (name == "Select" and at == 1))
-        ]
-        bits = types[0] if name == "Compare" else types[1] if name == "Select" else uint8
-        if data not in FLOATS or len(set(of_data)) > 1 or bits is not uint8:
-            said = ", ".join(map(repr, types))
-            self.refuse(
-                frame, "unsupported", name, f"310P has no {name} of {said}", "data is half or float, masks are uint8_t"
-            )
-        repeats = -(-count * data.size // 256)
-        values, mask = dense(count, data.size), dense(-(-count // 8), 1)
-        label = self.log.labels.id("UB")
-        if name == "ReduceSum":
-            work = dense(repeats, data.size)
-            cost = self.timing.reduction(data.size, repeats)
-
-            def compute(source: Any, tmp: Any, out: Any) -> None:
-                out[...] = reductions.reduce_sum(256 // data.size, source)
-
-            return VectorPlan(name, compute, types, (values, work), dense(1, data.size), cost, label, shape=(count,),
-                              workspace=True)  # fmt: skip
-        cost = self.timing.vector(name, data.size, repeats)
-        if name == "Compare":
-            if count * data.size % 256:
-                fact = f"count {count} of {data} is {count * data.size} bytes"
-                self.refuse(frame, "bad-parameter", name, fact, "Compare takes whole repeats of 256 bytes")
-            if not isinstance(mode, CMPMODE):
-                self.refuse(frame, "bad-parameter", name, f"cmpMode is {mode!r}", "use one of asc.CMPMODE")
-            return VectorPlan(
-                name, partial(vector.compare, mode.value), types, (values, values), mask, cost, label, shape=(count,)
-            )
-        sources = (mask, values, values)[: len(types) - 1]
-        scalar_type = None if len(types) == 4 else data
-        return VectorPlan(name, vector.select, types, sources, values, cost, label, scalar=scalar_type, shape=(count,))
+    def _plan_sum(self, mask: Any, repeats: Any, strides: Any, types: Types, frame: FrameType) -> VectorPlan:
+        """ReduceSum: of a count, or of the lanes of repeats; its repeats and strides have wider bounds than others'."""
+        kind = types[0]
+        if kind not in FLOATS or len(set(types)) > 1:
+            fact = f"310P has no ReduceSum of {', '.join(map(repr, types))}"
+            self.refuse(frame, "unsupported", "ReduceSum", fact, "all operands are half or all are float")
+        width = 256 // kind.size
+        if repeats is None:
+            count = self.whole(mask, 1, 2**31, "count", "ReduceSum", frame)
+            source, passes, shape = dense(count, kind.size), -(-count // width), one_axis(count)
+            compute = partial(reductions.total, width)
+        else:
+            selected = self._lanes(mask, width, "ReduceSum", frame)
+            passes = self.whole(repeats, 1, MOST_SUMMED, "repeatTime", "ReduceSum", frame)
+            step = self.whole(strides[0], 0, MOST_REDUCED_STRIDE, "srcRepStride", "ReduceSum", frame)
+            source, shape = strided(selected, passes, 1, step, kind.size), (passes, len(selected))
+            compute = partial(reductions.masked_total, selected, width)
+        cost = self.timing.reduction(kind.size, passes)
+        return VectorPlan(
+            "ReduceSum", compute, types, (source, dense(passes, kind.size)), dense(1, kind.size), cost,
+            self.log.labels.id("UB"), alignment=kind.size, shape=shape, workspace=True,
+        )  # fmt: skip
 
 
 def one_axis(count: int) -> tuple[int, ...]:

@@ -60,6 +60,12 @@ class TPosition(Enum):
     VECCALC = "VECCALC"
 
 
+class KernelType(Enum):
+    """Which units a kernel has."""
+
+    KERNEL_TYPE_AIV_ONLY = "AIV_ONLY"
+
+
 class Event:
     """An ordered pair of pipes; there is one object of each."""
 
@@ -120,8 +126,9 @@ class CMPMODE(Enum):
 
 
 class SELMODE(Enum):
-    """What `Select` takes where its mask has 0."""
+    """What `Select` takes where its mask has 0; CMPMASK_SPR: another tensor too, by the same bits in every repeat."""
 
+    VSEL_CMPMASK_SPR = "CMPMASK_SPR"
     VSEL_TENSOR_TENSOR_MODE = "TENSOR_TENSOR"
     VSEL_TENSOR_SCALAR_MODE = "TENSOR_SCALAR"
 

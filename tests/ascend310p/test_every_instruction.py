@@ -131,14 +131,18 @@ def with_results(target: Any, at: Sequence[int], values: Any) -> Any:
 TWO: dict[str, Callable[[Any, Any], Any]] = {
     "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b, "Div": lambda a, b: a / b,
     "Max": lambda a, b: np.where(a > b, a, b), "Min": lambda a, b: np.where(a < b, a, b),
+    "And": lambda a, b: a.astype(int) & b.astype(int), "Or": lambda a, b: a.astype(int) | b.astype(int),
 }  # fmt: skip
 SCALAR = {"Adds": "Add", "Muls": "Mul", "Maxs": "Max", "Mins": "Min"}
 ONE: dict[str, Callable[[Any], Any]] = {
     "Exp": np.exp, "Ln": np.log, "Sqrt": np.sqrt, "Rsqrt": lambda a: 1 / np.sqrt(a), "Reciprocal": lambda a: 1 / a,
-    "Abs": np.abs, "Relu": lambda a: np.where(a > 0, a, 0),
+    "Abs": np.abs, "Relu": lambda a: np.where(a > 0, a, 0), "Not": lambda a: -1 - a,
 }  # fmt: skip
 POSITIVE = ("Ln", "Sqrt", "Rsqrt", "Reciprocal")
-TYPED_TWO = [(name, dtype) for name in TWO for dtype in (FLOATS if name == "Div" else ARITHMETIC)]
+BITWISE = ("int16", "uint16")
+TYPES_OF = {"Div": FLOATS, **dict.fromkeys(("And", "Or", "Not"), BITWISE)}
+TYPED_TWO = [(name, dtype) for name in TWO for dtype in TYPES_OF.get(name, ARITHMETIC)]
+TYPED_ONE = [(name, dtype) for name in ONE for dtype in TYPES_OF.get(name, FLOATS)]
 
 
 @forms
@@ -168,14 +172,14 @@ def test_a_source_and_a_scalar(name: str, dtype: str, form: Form) -> None:
 
 
 @forms
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize(("name", "dtype"), TYPED_ONE)
 def test_one_source(name: str, dtype: str, form: Form) -> None:
     o, a = numbers(dtype, 0), numbers(dtype, 1, positive=name in POSITIVE)
     sizes = [o.itemsize] * 2
     got = afterwards(lambda asc, *t: getattr(asc, name)(*t, *form.words(asc, sizes)), o, a)
     at, of = (form.elements(each, sizes) for each in range(2))
-    assert np.array_equal(got[0], with_results(o, at, ONE[name](a[of].astype(np.float64))))
+    exact = ONE[name](a[of].astype(int if name == "Not" else np.float64))
+    assert np.array_equal(got[0], with_results(o, at, exact))
     assert np.array_equal(got[1], a)
 
 

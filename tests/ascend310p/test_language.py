@@ -72,6 +72,36 @@ def test_an_unknown_call_is_refused_with_the_nearest(refusal: Any) -> None:
     assert "WholeReduceSum" in refusal(kernel, "unsupported")
 
 
+def queue_of(asc: Any) -> Any:
+    return asc.TQue(asc.TPosition.VECIN, 1)
+
+
+@pytest.mark.adr("0310", "1.4")
+@pytest.mark.parametrize(
+    ("say", "named", "instead"),
+    [
+        (lambda asc, x: asc.TPipe().Destroy(), "TPipe.Destroy", "the kernel's end"),
+        (lambda asc, x: asc.TPipe().Reset(), "TPipe.Reset", "once"),
+        (lambda asc, x: queue_of(asc).AllocTensors(asc.half), "TQue.AllocTensors", "nearest: AllocTensor"),
+        (lambda asc, x: asc.TBuf().GetWithOfset(asc.half, 1, 0), "TBuf.GetWithOfset", "nearest: GetWithOffset"),
+        (lambda asc, x: room(asc).SetSize(3), "LocalTensor.SetSize", "use []"),
+        (lambda asc, x: gm(asc, x).GetPhyAddr(), "GlobalTensor.GetPhyAddr", "not modelled"),
+    ],
+)
+def test_calls_that_an_object_lacks_are_refused_by_name(say: Any, named: str, instead: str, refusal: Any) -> None:
+    def kernel(x: Any, *, asc: Any) -> None:
+        say(asc, x)
+
+    message = refusal(kernel, "unsupported", x=ONES)
+    assert named in message
+    assert instead in message
+
+
+@pytest.mark.adr("0310", "2.4")
+def test_there_is_no_tpipe_before_it_is_made(refusal: Any) -> None:
+    assert "make asc.TPipe() first" in refusal(lambda *, asc: asc.GetTPipePtr(), "queue-misuse")
+
+
 @pytest.mark.adr("0310", "1.4")
 @pytest.mark.parametrize(
     ("say", "named", "instead"),
@@ -84,6 +114,7 @@ def test_an_unknown_call_is_refused_with_the_nearest(refusal: Any) -> None:
         (lambda asc: asc.HardEvent[3], "HardEvent[3]", "use S_V"),
         (lambda asc: asc.TPosition.A1, "TPosition.A1", "VECIN, VECOUT, VECCALC"),
         (lambda asc: asc.TPosition.CO1, "TPosition.CO1", "Cube is not modelled"),
+        (lambda asc: asc.TPosition.GM, "TPosition.GM", "a VECIN and a VECOUT queue do it"),
         (lambda asc: asc.QuePosition.TSCM, "TPosition.TSCM", "VECIN, VECOUT, VECCALC"),
         (lambda asc: asc.RoundMode.CAST_HYBRID, "RoundMode.CAST_HYBRID", "CAST_"),
         (lambda asc: asc.CMPMODE.LESS, "CMPMODE.LESS", "LE"),
@@ -106,6 +137,18 @@ def test_words_that_310p_has_are_there_by_attribute_and_by_name(launch: Any) -> 
         assert list(asc.TPosition) == [asc.TPosition.VECIN, asc.TPosition.VECOUT, asc.TPosition.VECCALC]
 
     assert not launch(kernel).kinds
+
+
+@pytest.mark.adr("0310", "1.3")
+def test_a_kernel_is_of_type_aiv_only(launch: Any, refusal: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        asc.KERNEL_TASK_TYPE_DEFAULT(asc.KERNEL_TYPE_AIV_ONLY)
+
+    def another(*, asc: Any) -> None:
+        asc.KERNEL_TASK_TYPE_DEFAULT(3)
+
+    assert not launch(kernel).kinds
+    assert "say asc.KERNEL_TYPE_AIV_ONLY" in refusal(another, "unsupported")
 
 
 @pytest.mark.adr("0310", "2.1")

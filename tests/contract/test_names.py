@@ -32,7 +32,7 @@ def words_of(kind: type) -> set[str]:
     }  # fmt: skip
 
 
-INSTRUCTIONS = words_of(VectorCalls) - {"SetDeqScale"}
+INSTRUCTIONS = words_of(VectorCalls) - {"SetDeqScale", "Compares"}  # a register; a second name
 
 
 def test_every_name_of_asc_has_one_row() -> None:
@@ -65,7 +65,7 @@ def test_every_instruction_takes_time(name: str) -> None:
 
 
 def test_every_cost_is_that_of_an_instruction_or_said_to_be_none() -> None:
-    assert {name.split(".")[0] for name in COSTS} - INSTRUCTIONS == {"UbCopy", "WholeReduce", "And", "Or"}
+    assert {name.split(".")[0] for name in COSTS} - INSTRUCTIONS == {"UbCopy", "WholeReduce"}
 
 
 TL = {name for name in dir(Language) if not name.startswith("_")}

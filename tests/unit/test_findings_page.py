@@ -22,7 +22,7 @@ SECTIONS = dict(re.findall(r"^## ([a-z-]+)$(.*?)(?=^## |\Z)", PAGE, flags=re.MUL
 ENTRIES = [
     (kind, code) for kind, text in SECTIONS.items() for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 ]
-NOTES = ("redundant-flag",)
+NOTES = ("redundant-flag", "ignored-mask", "vector-exception")
 BARRIER = "    asc.PipeBarrier(asc.PIPE_V)\n"
 WRITTEN = "    asc.Duplicate(t, 1.0, 64)\n" + BARRIER
 
@@ -57,6 +57,8 @@ MENDS = {
         ("    asc.SetFlag", "    t = local(asc, 64)\n    asc.DataCopy(t, gm(asc, x), 64)\n    asc.SetFlag"),
         ("WaitFlag(asc.HardEvent.MTE2_V, 0)", "WaitFlag(asc.HardEvent.MTE2_V, 0)\n    asc.Adds(t, t, 1.0, 64)"),
     ],
+    "half_of_the_lanes": [("32, 1", "64, 1")],
+    "one_over_nothing": [("0.0", "2.0")],
     "none_free": [("queue.AllocTensor(asc.float32)", "queue.FreeTensor(queue.AllocTensor(asc.float32))")],
     "never_freed": [("queue.AllocTensor(asc.float32)", "queue.FreeTensor(queue.AllocTensor(asc.float32))")],
     "another_sum": [("float32, 64, 0", "float32, 256, 0")],

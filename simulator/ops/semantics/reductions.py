@@ -62,3 +62,13 @@ def reduce_sum(width: int, values: Array) -> Array:
         level = tree_sum(padded.reshape(-1, width))
         if len(level) == 1:
             return level
+
+
+def total(width: int, values: Array, work: Array, out: Array) -> None:
+    """All of `values` to out[0]; what is left in the work buffer means nothing."""
+    out[...] = reduce_sum(width, values)
+
+
+def masked_total(lanes: tuple[int, ...], width: int, values: Array, work: Array, out: Array) -> None:
+    """The selected lanes of every repeat to out[0]; `values` [repeat, selected lane]."""
+    out[...] = reduce_sum(width, by_lane(values.reshape(-1, len(lanes)), lanes, width))

@@ -61,6 +61,8 @@ BINARY: dict[str, Compute] = {
     "Max": lambda one, other, out: np.maximum(one, other, out=out),
     "Min": lambda one, other, out: np.minimum(one, other, out=out),
     "MulAddDst": muladddst,
+    "And": np.bitwise_and,
+    "Or": np.bitwise_or,
 }
 SCALAR: dict[str, Compute] = {
     "Adds": np.add,
@@ -76,9 +78,10 @@ UNARY: dict[str, Compute] = {
     "Rsqrt": _rounded_once(lambda values: reciprocal(np.sqrt(values))),
     "Reciprocal": _rounded_once(reciprocal),
     "Abs": np.absolute,
+    "Not": np.invert,
     "Relu": lambda values, out: np.maximum(values, values.dtype.type(0), out=out),
 }
-COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+COMPARISONS: dict[str, Callable[[Array, Any], Array]] = {
     "LT": np.less,
     "GT": np.greater,
     "EQ": np.equal,
@@ -88,11 +91,11 @@ COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def compare(mode: str, one: Array, other: Array, out: Array) -> None:
-    """One bit an element, the first in the lowest bit of the first byte."""
-    out[...] = np.packbits(COMPARISONS[mode](one, other), bitorder="little")
+def compare(mode: str, one: Array, other: Any, out: Array) -> None:
+    """One bit an element, the first in the lowest bit of the first byte; `other` is values or a scalar."""
+    out.view(np.uint8)[...] = np.packbits(COMPARISONS[mode](one, other), bitorder="little")
 
 
-def select(mask: Array, one: Array, other: Any, out: Array) -> None:
-    """`one` where the mask has a bit, `other` (values or a scalar) elsewhere."""
-    out[...] = np.where(np.unpackbits(mask, bitorder="little")[: len(one)] != 0, one, other)
+def select(bits: Any, mask: Array, one: Array, other: Any, out: Array) -> None:
+    """`one` where the mask has a bit, `other` (values or a scalar) elsewhere; `bits`: which bit each element has."""
+    out[...] = np.where(np.unpackbits(mask.view(np.uint8), bitorder="little")[bits] != 0, one, other)
