@@ -98,7 +98,7 @@ class _Rows:
 
     @property
     def length(self) -> int:
-        return self.beta.shape[1]
+        return int(self.beta.shape[1])
 
     def __getitem__(self, tokens: slice) -> _Rows:
         return _Rows(*(each[:, tokens] for each in (self.query, self.key, self.value, self.beta, self.g)))
@@ -162,7 +162,8 @@ def _unit_lower_inverse(a: Array) -> Array:
     x = a.copy()
     for i in range(1, a.shape[1]):
         x[:, i, :i] += (a[:, i, None, :i] @ x[:, :i, :i])[:, 0]
-    return x + np.eye(a.shape[1], dtype=a.dtype)
+    inverse: Array = x + np.eye(a.shape[1], dtype=a.dtype)
+    return inverse
 
 
 def _t(matrices: Array) -> Array:
@@ -217,8 +218,15 @@ def random_delta_rule(
     value, initial = rng.standard_normal((t, hv, dv)), rng.standard_normal((len(lengths), hv, dv, dk))
     beta = 1 / (1 + np.exp(-rng.standard_normal((t, hv))))
     g = rng.uniform(0.5, 1.5, (t, hv)) * (mean_g or 0.0) * (rng.random((t, hv)) >= mask)
-    floats = (each.astype(dtype) for each in (query, key, value, beta, initial * (state == "random")))
-    return Inputs(*floats, np.array(lengths, np.int32), None if mean_g is None else g.astype(np.float32))
+    return Inputs(
+        query.astype(dtype),
+        key.astype(dtype),
+        value.astype(dtype),
+        beta.astype(dtype),
+        (initial * (state == "random")).astype(dtype),
+        np.array(lengths, np.int32),
+        None if mean_g is None else g.astype(np.float32),
+    )
 
 
 def _unit(vectors: Array) -> Array:
@@ -282,8 +290,9 @@ def _check_lengths(lengths: Array, tokens: int) -> None:
 
 
 def _check_finite(given: Inputs, scale: float) -> None:
-    for name, array in (*given._asdict().items(), ("scale", np.asarray(scale))):
-        bad = np.argwhere(~np.isfinite(array)) if array is not None else ()
+    arrays = {name: array for name, array in given._asdict().items() if array is not None}
+    for name, array in (arrays | {"scale": np.asarray(scale)}).items():
+        bad = np.argwhere(~np.isfinite(array))
         if len(bad):
             at = tuple(int(index) for index in bad[0])
             raise ValueError(f"{name}{list(at) or ''} is {array[at]}: pass finite numbers and valid tokens only")
