@@ -46,7 +46,7 @@ def tokens(x: Inputs, rows: Any, lengths: list[int], state: Array) -> Inputs:
     return Inputs(x.query[rows], x.key[rows], x.value[rows], x.beta[rows], state, np.array(lengths), g)
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of(sequences=1), st.integers(0, 9))
 @FORMS
 def test_a_sequence_in_two_parts_with_the_state_carried_is_the_whole(form: Any, x: Inputs, cut: int) -> None:
@@ -58,13 +58,13 @@ def test_a_sequence_in_two_parts_with_the_state_carried_is_the_whole(form: Any, 
     same((np.concatenate([out, rest]), state), form(*x))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of(), st.integers(1, 12))
 def test_any_chunk_size_gives_the_recurrence(x: Inputs, chunk: int) -> None:
     same(chunked(*x, scale=0.3, chunk=chunk), recurrent(*x, scale=0.3))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of())
 @FORMS
 def test_a_batch_is_its_sequences_one_by_one(form: Any, x: Inputs) -> None:
@@ -76,7 +76,7 @@ def test_a_batch_is_its_sequences_one_by_one(form: Any, x: Inputs) -> None:
     same((np.concatenate([out for out, _ in alone]), np.concatenate([state for _, state in alone])), form(*x))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of(), st.floats(-3, 3), st.floats(-3, 3), st.integers(0, 2**32))
 @FORMS
 def test_results_are_linear_in_values_and_states_together(form: Any, x: Inputs, a: float, b: float, seed: int) -> None:
@@ -87,7 +87,7 @@ def test_results_are_linear_in_values_and_states_together(form: Any, x: Inputs, 
     same(form(*mixed), (out, state))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of(), st.integers(1, 5), st.integers(0, 2**32))
 @FORMS
 def test_tokens_without_beta_and_g_change_nothing(form: Any, x: Inputs, padding: int, seed: int) -> None:
@@ -111,7 +111,7 @@ def test_tokens_without_beta_and_g_change_nothing(form: Any, x: Inputs, padding:
     same((out[kept], state), form(*x))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of(), st.integers(0, 2**32))
 @FORMS
 def test_a_rotation_of_queries_keys_and_states_leaves_the_output(form: Any, x: Inputs, seed: int) -> None:
@@ -124,7 +124,7 @@ def test_a_rotation_of_queries_keys_and_states_leaves_the_output(form: Any, x: I
     same((out, state), (expected, turned @ turn))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of())
 @FORMS
 def test_without_beta_the_state_only_decays(form: Any, x: Inputs) -> None:
@@ -135,7 +135,7 @@ def test_without_beta_the_state_only_decays(form: Any, x: Inputs) -> None:
     np.testing.assert_allclose(state, np.exp(sums)[:, :, None, None] * x.initial_state, rtol=1e-13)
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of())
 @FORMS
 def test_without_values_and_states_everything_is_exactly_zero(form: Any, x: Inputs) -> None:
@@ -144,7 +144,7 @@ def test_without_values_and_states_everything_is_exactly_zero(form: Any, x: Inpu
     assert not state.any()
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(inputs_of(dims=(1, 1), sequences=1), st.floats(0.1, 2))
 @FORMS
 def test_with_width_1_it_is_a_recursion_of_numbers(form: Any, x: Inputs, scale: float) -> None:
@@ -162,12 +162,13 @@ def test_with_width_1_it_is_a_recursion_of_numbers(form: Any, x: Inputs, scale: 
     same(form(*x, scale=scale), (outs, states))
 
 
-@settings(max_examples=50)
-@given(inputs_of(), st.randoms())
+@settings(max_examples=40)
+@given(inputs_of(), st.integers(0, 2**32))
 @FORMS
-def test_value_heads_of_one_key_head_change_places_with_their_results(form: Any, x: Inputs, random: Any) -> None:
+def test_value_heads_of_one_key_head_change_places_with_their_results(form: Any, x: Inputs, seed: int) -> None:
     group = x.value.shape[1] // x.key.shape[1]
-    order = [head * group + i for head in range(x.key.shape[1]) for i in random.sample(range(group), group)]
+    rng = np.random.default_rng(seed)
+    order = np.concatenate([head * group + rng.permutation(group) for head in range(x.key.shape[1])])
     g = None if x.g is None else x.g[:, order]
 
     out, state = form(x.query, x.key, x.value[:, order], x.beta[:, order], x.initial_state[:, order], x.lengths, g)
