@@ -1,7 +1,7 @@
 """Which inputs a kernel of the gated delta rule is accepted on, and what it may be off by. PYTEST_DONT_REWRITE
 
-The gate is as narrow as float16 outputs allow: a kernel that computes in float32 and rounds once passes, faults that the
-public suites' gates let through do not (facts of the gated delta rule, sections 3 and 4).
+The gate is as narrow as float16 outputs allow: a kernel that computes in float32 and rounds once passes, faults that
+the gates of public suites let through do not (facts of the gated delta rule, sections 3 and 4).
 """
 
 from __future__ import annotations
