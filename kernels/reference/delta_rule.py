@@ -160,7 +160,7 @@ def _decay_between(log_decay: Array) -> Array:
 def _unit_lower_inverse(a: Array) -> Array:
     """(I - A)^-1 of strictly lower A [Hv, L, L], row by row: X_i = A_i + A_i X, which reads finished rows only."""
     x = a.copy()
-    for i in range(1, a.shape[1]):
+    for i in range(2, a.shape[1]):  # X_1 is A_1
         x[:, i, :i] += (a[:, i, None, :i] @ x[:, :i, :i])[:, 0]
     inverse: Array = x + np.eye(a.shape[1], dtype=a.dtype)
     return inverse

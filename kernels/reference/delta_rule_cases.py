@@ -158,8 +158,8 @@ def deviation(what: str, got: Array, want: Array) -> Deviation:
     exact = got.astype(np.float64)
     error, largest = np.abs(exact - want), float(np.abs(want).max())
     bound = _float16_ulp(want) + OF_LARGEST * largest
-    used = np.where(np.isnan(error), np.inf, error / bound)
-    at = np.unravel_index(int(used.argmax()), used.shape)
+    worst = int((error / bound).argmax())  # which takes NaN for the largest
+    at = np.unravel_index(worst, want.shape)
     return Deviation(
         what=what,
         index=tuple(int(each) for each in at),

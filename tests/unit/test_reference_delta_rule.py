@@ -10,11 +10,12 @@ from pytest_kernbench.kernels.reference.delta_rule import Inputs, chunked, rando
 
 Array = npt.NDArray[Any]
 Results = tuple[Array, Array]
+Row = tuple[tuple[int, ...], tuple[int, int], tuple[int, int], float | None, float]
 F32 = np.dtype(np.float32)
 FORMS = pytest.mark.parametrize("form", [recurrent, chunked])
 
 # (lengths, (Hk, Hv), (Dk, Dv), mean g, share of g that is 0): the lengths and head ratios of the facts, small widths
-CASES = [
+CASES: list[Row] = [
     ((1,), (1, 1), (16, 12), -0.48, 0.0),
     ((2,), (2, 4), (8, 16), -0.05, 0.0),
     ((15,), (2, 8), (60, 60), -48.0, 0.5),
@@ -38,7 +39,7 @@ CASES = [
     ((0, 5), (2, 2), (16, 12), -0.1, 0.0),
     ((64, 64), (1, 3), (16, 12), -0.48, 0.5),
 ]
-SLOW_DECAYS = [
+SLOW_DECAYS: list[Row] = [
     ((64,), (2, 4), (64, 64), 0.0, 0.0),
     ((130,), (2, 4), (32, 16), -5e-4, 0.0),
     ((194,), (2, 4), (32, 16), -0.016, 0.0),
@@ -48,7 +49,7 @@ SLOW_DECAYS = [
 ]
 
 
-def made(case: tuple[Any, ...], state: Any) -> tuple[Inputs, float]:
+def made(case: Row, state: Any) -> tuple[Inputs, float]:
     """Inputs of a case, and a scale: 1 with a state, Dk**-0.5 without."""
     lengths, heads, dims, mean_g, mask = case
     inputs = random_delta_rule(7, lengths, heads, dims, mean_g=mean_g, mask=mask, state=state)
@@ -58,7 +59,8 @@ def made(case: tuple[Any, ...], state: Any) -> tuple[Inputs, float]:
 def errors(results: Results, expected: Results) -> list[tuple[float, float]]:
     """For out and state: largest error in units of the largest value, and rms error over rms value."""
     pairs = [(got.astype(np.float64) - want, want) for got, want in zip(results, expected, strict=True)]
-    return [(np.abs(e).max() / np.abs(want).max(), np.linalg.norm(e) / np.linalg.norm(want)) for e, want in pairs]
+    norm = np.linalg.norm
+    return [(float(np.abs(e).max() / np.abs(want).max()), float(norm(e) / norm(want))) for e, want in pairs]
 
 
 def within(found: list[tuple[float, float]], largest: float, rms: float) -> bool:
@@ -96,7 +98,7 @@ def test_each_form_is_the_rule_by_loops_for_every_head_ratio(form: Any, heads: t
 
 @pytest.mark.parametrize("state", ["random", "zero"])
 @pytest.mark.parametrize("case", CASES + SLOW_DECAYS, ids=str)
-def test_the_forms_agree_in_float64(case: tuple[Any, ...], state: str) -> None:
+def test_the_forms_agree_in_float64(case: Row, state: str) -> None:
     inputs, scale = made(case, state)
     assert within(errors(chunked(*inputs, scale=scale), recurrent(*inputs, scale=scale)), 1e-14, 1e-14)
 
@@ -109,7 +111,7 @@ def test_the_chunk_size_changes_nothing(chunk: int) -> None:
 
 @pytest.mark.parametrize("state", ["random", "zero"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_float32_errs_as_measured(case: tuple[Any, ...], state: str) -> None:
+def test_float32_errs_as_measured(case: Row, state: str) -> None:
     """Twice the worst of 26 cases with mean |g| from 0.05 to 48 (facts, section 3); the worst here is 1.4 times."""
     inputs, scale = made(case, state)
     exact, token = recurrent(*inputs, scale=scale), recurrent(*inputs, scale=scale, dtype=F32)
@@ -121,7 +123,7 @@ def test_float32_errs_as_measured(case: tuple[Any, ...], state: str) -> None:
 
 
 @pytest.mark.parametrize("case", SLOW_DECAYS, ids=str)
-def test_float32_errs_no_more_where_the_state_lives_long(case: tuple[Any, ...]) -> None:
+def test_float32_errs_no_more_where_the_state_lives_long(case: Row) -> None:
     inputs, scale = made(case, "random")
     exact = recurrent(*inputs, scale=scale)
     assert within(errors(recurrent(*inputs, scale=scale, dtype=F32), exact), 1e-6, 1e-6)
@@ -254,8 +256,9 @@ def test_a_float32_state_does_not_depend_on_the_chunk_size() -> None:
 def carried_in_float16(inputs: Inputs, chunk: int) -> Results:
     outs, state = [], inputs.initial_state
     for at in range(0, len(inputs.query), chunk):
-        piece = [each[at : at + chunk] for each in (*inputs[:4], inputs.g) if each is not None]
-        out, state = chunked(*piece[:4], state.astype(np.float16), [len(piece[0])], piece[4], chunk=chunk)
+        query, key, value, beta = (each[at : at + chunk] for each in inputs[:4])
+        g = None if inputs.g is None else inputs.g[at : at + chunk]
+        out, state = chunked(query, key, value, beta, state.astype(np.float16), [len(query)], g, chunk=chunk)
         outs.append(out)
     return np.concatenate(outs), state
 
@@ -326,10 +329,9 @@ def test_trap_d_a_symmetric_state_hides_its_transposition(form: Any) -> None:
 @pytest.mark.parametrize(("heads", "shown"), [((1, 1), False), ((3, 3), False), ((1, 4), False), ((2, 4), True)])
 def test_trap_e_as_many_value_heads_as_key_heads_hide_the_map(form: Any, heads: tuple[int, int], shown: bool) -> None:
     inputs, group = random_delta_rule(0, (9,), heads, (4, 3)), heads[1] // heads[0]
-    right, wrong = (
-        inputs._replace(query=spread(inputs.query), key=spread(inputs.key))
-        for spread in (lambda x: np.repeat(x, group, axis=1), lambda x: np.tile(x, (1, group, 1)))
-    )
+    query, key = inputs.query, inputs.key
+    right = inputs._replace(query=np.repeat(query, group, axis=1), key=np.repeat(key, group, axis=1))
+    wrong = inputs._replace(query=np.tile(query, (1, group, 1)), key=np.tile(key, (1, group, 1)))
     np.testing.assert_array_equal(form(*right)[0], form(*inputs)[0])
     assert (np.abs(form(*wrong)[0] - form(*inputs)[0]).max() > 0.1) == shown
 
@@ -366,6 +368,7 @@ NAN_G[6, 3] = np.nan
     [
         ({"value": GOOD.value[:, :3], "beta": GOOD.beta[:, :3]}, r"3 value heads cannot share 2 key heads evenly: Hv"),
         ({"value": GOOD.value[:, :1]}, r"1 value heads cannot share 2 key heads evenly"),
+        ({"value": GOOD.value[:, :0]}, r"0 value heads cannot share 2 key heads evenly"),
         ({"query": GOOD.query[:, :0], "key": GOOD.key[:, :0]}, r"4 value heads cannot share 0 key heads evenly"),
         ({"lengths": [4, 4]}, r"lengths sum to 8, query has 7 tokens: pass lengths, not their running sum"),
         ({"lengths": [4, 2]}, r"lengths sum to 6, query has 7 tokens"),

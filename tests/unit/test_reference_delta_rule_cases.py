@@ -1,5 +1,6 @@
 """The gate of the delta rule: it lets rounding pass and refuses the faults that public gates let pass."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -60,11 +61,11 @@ def faulty(x: Inputs, fault: Fault, chunk: int = 64) -> Results:
     group = x.value.shape[1] // x.key.shape[1]
     q, k = (np.repeat(each, group, axis=1).astype(np.float64).swapaxes(0, 1) for each in (x.query, x.key))
     v, beta, g = (each.astype(np.float64).swapaxes(0, 1) for each in (x.value, x.beta, x.g) if each is not None)
-    state, outs, before = x.initial_state[0].astype(np.float64).swapaxes(1, 2), [], 0.0
+    state, outs, before = x.initial_state[0].astype(np.float64).swapaxes(1, 2), [], np.zeros(())
     for at in range(0, q.shape[1], chunk):
         qc, kc, vc, bc = (each[:, at : at + chunk] for each in (q, k, v, beta[:, :, None]))
         sums: Array = np.cumsum(g[:, at : at + chunk], axis=1)[:, :, None] + before
-        before = sums[:, -1:] if fault == "cumsum not reset" else 0.0
+        before = sums[:, -1:] if fault == "cumsum not reset" else np.zeros(())
         decay = np.tril(np.exp(np.minimum(0, sums - sums.swapaxes(1, 2))))
         a, one = -np.tril((bc * kc) @ kc.swapaxes(1, 2) * decay, -1), np.eye(sums.shape[1])
         inverse = one + a if fault == "first-order inverse" else np.linalg.inv(one - a)
@@ -87,7 +88,7 @@ def cosine(got: Array, want: Array) -> float:
 
 def public_gates(results: Results, expected: Results) -> set[str]:
     """Those of the public suites (facts, section 4) that let these results pass."""
-    gates = {
+    gates: dict[str, Callable[[Array, Array], bool]] = {
         "rms 0.005": lambda got, want: rms_ratio(got, want) < 0.005,
         "1e-2": lambda got, want: np.allclose(got, want, rtol=1e-2, atol=1e-2),
         "3e-3 2e-3": lambda got, want: np.allclose(got, want, rtol=3e-3, atol=2e-3),
@@ -207,6 +208,8 @@ def test_float32_results_are_held_against_their_own_bound() -> None:
         AssertionError, match=r"^small: out is off by 7\.\d+e-06 of the largest reference, allowed 5e-06"
     ):
         acceptance_tapped(out + np.float32(7e-6 * largest), state, SMALL)
+    with pytest.raises(AssertionError, match=r"^small: final_state is off by "):
+        acceptance_tapped(out, state * np.float32(1 + 7e-6), SMALL)
 
 
 def test_results_of_another_kind_are_refused() -> None:
