@@ -138,7 +138,7 @@ class Walk:
         self.n[way] += size
 
 
-@settings(max_examples=30)
+@settings(max_examples=20, deadline=None)
 @given(CHUNKS)
 @example(Chunk(length=64, dk=64, dv=32, v_step=32))
 @example(replace(REAL, length=12, v_step=48, first=True))
