@@ -28,6 +28,7 @@ from pytest_kernbench.simulator.ops.compact import CompactLog, Descriptor
 Spans = tuple[tuple[int, int], ...]
 T = TypeVar("T")
 CALLS_BETWEEN_LOOKS = 1024
+ADDRESS_BITS = 57  # of an object
 
 
 class Judges:
@@ -51,7 +52,7 @@ class Rows:
         self.name = name
         self.shape = shape
         self.sizes = sizes
-        self.by_place: dict[Any, int] = {}  # by code and instruction; with the region and a given place, if there are
+        self.by_place: dict[Any, int] = {}  # by line, as `_descriptor` adds it up
 
 
 class Speech:
@@ -79,7 +80,8 @@ class Speech:
         self._max_cycles = max_cycles
         self._region = 0
         self._given_place: int | None = None
-        self._elsewhere = False  # a line of the author's says not all: there is a region, or a given place
+        self._region_key = 0  # what a region adds to a place, and a given place in full
+        self._given_key: tuple[int, int] | None = None
         self._rows = rows  # shared by the blocks of a run: kinds of calls by whatever tells them apart
         self._folded: dict[tuple[str, int], int] = {}
 
@@ -105,7 +107,8 @@ class Speech:
 
     def _enter(self, region: int) -> None:
         self._region = region
-        self._elsewhere = self._given_place is not None or region != 0
+        self._region_key = region << ADDRESS_BITS
+        self._given_key = None if self._given_place is None else (self._given_place, region)
 
     def _place(self, frame: FrameType) -> int:
         """The id of the author's line."""
@@ -119,9 +122,7 @@ class Speech:
         if self._countdown < 0:
             self._check_limits(frame)
         # The log keeps the code object, whose bytes start behind its address: no two of them share a sum.
-        place: Any = id(frame.f_code) + frame.f_lasti
-        if self._elsewhere:
-            place = (place if self._given_place is None else -1, self._given_place, self._region)
+        place = self._given_key or id(frame.f_code) + frame.f_lasti + self._region_key
         found = rows.by_place.get(place)
         if found is None:
             found = rows.by_place[place] = self._describe(rows, frame)
