@@ -96,8 +96,8 @@ def tiling(shape: Shape, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_n
             return _tiling(shape, v_step, ub, cores, buffer_num)
     least = used_bytes(shape, FP16_NUM_PER_BLOCK, cores, buffer_num)
     raise ValueError(
-        f"dk {shape.dk}, dv {shape.dv}, hv {shape.hv}: a tile of {FP16_NUM_PER_BLOCK} columns takes {least} bytes of UB, "
-        f"which has {ub}; only a smaller dk takes less"
+        f"dk {shape.dk}, dv {shape.dv}, hv {shape.hv}: a tile of {FP16_NUM_PER_BLOCK} columns takes {least} bytes of "
+        f"UB, which has {ub}; only a smaller dk takes less"
     )
 
 
