@@ -6,6 +6,7 @@ host's formula (`tiling`) is not used, so that each checks the other. PYTEST_DON
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 FLOAT = 4
@@ -42,8 +43,13 @@ class Carving(NamedTuple):
         return next(each for each in self.slices if each.name == name)
 
 
-def carve(*, chunk: int, dk: int, dv: int, v_step: int, hv: int, blocks: int) -> Carving:
-    """What a block of `blocks` cuts for tiles of `v_step` columns (facts 8, the table from top to bottom)."""
+def carve(
+    *, chunk: int, dk: int, dv: int, v_step: int, hv: int, blocks: int, more: Sequence[tuple[str, int]] = ()
+) -> Carving:
+    """What a block of `blocks` cuts for tiles of `v_step` columns (facts 8, the table from top to bottom).
+
+    `more`: names and elements of slices that another version of the kernel has behind these.
+    """
     align_k, stride_k = whole_blocks(dk, 2), whole_blocks(dk, 4)
     columns = whole_blocks(v_step, 4)
     overlap = v_step >= dv or (dv > v_step and blocks > hv)
@@ -66,6 +72,8 @@ def carve(*, chunk: int, dk: int, dv: int, v_step: int, hv: int, blocks: int) ->
     take("deltaFp32", max(stride_k, chunk, columns))
     take("dotProductFp32", max(stride_k, chunk))
     take("expGCumFp32", chunk)
+    for name, elements in more:
+        take(name, elements)
     return Carving(tuple(cut), max(stride_k, chunk) * columns * 2, overlap)
 
 

@@ -14,6 +14,7 @@ from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import C
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import (
     FP16_BYTES,
     FP16_NUM_PER_BLOCK,
+    FP32_BYTES,
     FP32_NUM_PER_BLOCK,
     Tiling,
     ceil_to,
@@ -52,6 +53,8 @@ class Item(NamedTuple):
 
 class ChunkGatedDeltaRule(ValueSide):
     """The kernel's class: `Init` once, then `Process`."""
+
+    MORE_SLICES: tuple[tuple[str, int], ...] = ()  # of another version: name and elements
 
     def __init__(self, tiling: Tiling, scale: float, *, asc: Any) -> None:
         shape = tiling.shape
@@ -94,18 +97,10 @@ class ChunkGatedDeltaRule(ValueSide):
     def CheckTiling(self) -> None:
         """The tiling is that of these tensors and of this launch: ValueError with both numbers if it is not."""
         shape, blocks = self.tiling.shape, self.tiling.block_dim
-        qk, v = shape.tokens * shape.hk * shape.dk, shape.tokens * shape.hv * shape.dv
-        state = shape.batch * shape.hv * shape.dk * shape.dv
-        wanted = {
-            "query": (self.queryGm_, qk), "key": (self.keyGm_, qk), "value": (self.valueGm_, v),
-            "beta": (self.betaGm_, shape.tokens * shape.hv), "initial_state": (self.initStateGm_, state),
-            "lengths": (self.seqLengthsGm_, shape.batch), "out": (self.attnOutGm_, v),
-            "final_state": (self.finalStateGm_, state),
-        }  # fmt: skip
-        if self.gGm_ is not None:
-            wanted["g"] = (self.gGm_, shape.tokens * shape.hv)
-        for name, (view, elements) in wanted.items():
-            if view.GetSize() != max(elements, 1):
+        if shape.hv % shape.hk:
+            raise ValueError(f"{shape.hv} value heads for {shape.hk} key heads: {shape.hv} / {shape.hk} is not whole")
+        for name, view, elements in self.Expected():
+            if view is not None and view.GetSize() != elements:
                 raise ValueError(
                     f"the tiling is for {elements} elements of {name} ({shape}), the tensor has {view.GetSize()}: "
                     f"make the tiling of the shape that is launched"
@@ -114,6 +109,19 @@ class ChunkGatedDeltaRule(ValueSide):
             raise ValueError(
                 f"the tiling is for {blocks} blocks, the grid has {self.blockNum_}: launch on grid=tiling.block_dim"
             )
+
+    def Expected(self) -> tuple[tuple[str, Any, int], ...]:
+        """Name, view and elements of every tensor of the tiling's shape; without any token GM holds one all the same."""
+        shape = self.tiling.shape
+        tokens, state = max(shape.tokens, 1), shape.batch * shape.hv * shape.dk * shape.dv
+        qk, v, gates = tokens * shape.hk * shape.dk, tokens * shape.hv * shape.dv, tokens * shape.hv
+        return (
+            ("query", self.queryGm_, qk), ("key", self.keyGm_, qk), ("value", self.valueGm_, v),
+            ("beta", self.betaGm_, gates), ("initial_state", self.initStateGm_, state),
+            ("lengths", self.seqLengthsGm_, shape.batch), ("g", self.gGm_, gates), ("out", self.attnOutGm_, v),
+            ("final_state", self.finalStateGm_, state),
+            ("workspace", self.stateWorkspaceGm_, self.tiling.state_bytes // FP32_BYTES),
+        )  # fmt: skip
 
     def InitLocalBuffers(self) -> None:
         """The queue out, and the slices of what is left of UB."""
@@ -135,7 +143,7 @@ class ChunkGatedDeltaRule(ValueSide):
         """What this block cuts out of UB."""
         return carve(
             chunk=self.chunkSize_, dk=self.realK_, dv=self.realV_, v_step=self.vStep_, hv=self.NV_,
-            blocks=self.blockNum_,
+            blocks=self.blockNum_, more=self.MORE_SLICES,
         )  # fmt: skip
 
     def BufferNum(self) -> int:
@@ -146,7 +154,7 @@ class ChunkGatedDeltaRule(ValueSide):
         """Who works in whose bytes, while the owner has nothing in them (facts 1)."""
         asc = self.asc
         values, output, keys = self.chunkVFp32, self.chunkAttnOutFp32, self.kCumdecayFp32
-        narrow = self.chunkSize_ * self.alignK_ * FP16_BYTES > self.chunkSize_ * self.vStepAligned_ * 4
+        narrow = self.chunkSize_ * self.alignK_ * FP16_BYTES > self.chunkSize_ * self.vStepAligned_ * FP32_BYTES
         lender, owner = (keys, "kCumdecayFp32") if narrow else (values, "chunkVFp32")  # K is not yet scaled; no V yet
         self.keyStaging = asc.borrow(lender, owner, "keyStaging").ReinterpretCast(asc.half)
         self.queryStaging = asc.borrow(values, "chunkVFp32", "queryStaging").ReinterpretCast(asc.half)
