@@ -83,32 +83,42 @@ class Tiling:
         return self.tmp_bytes + self.buffer_num * self.out_queue_bytes
 
 
-def tiling(shape: Shape, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_num: int = BUFFER_NUM) -> Tiling:
+def tiling(
+    shape: Shape, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_num: int = BUFFER_NUM, chunk: int = CHUNK
+) -> Tiling:
     """The tiling with the widest tile of V that fits into `ub` bytes (facts 1 and 8).
 
-    Candidates go from ceil16(dv) down by 16. The slices get all of UB that the queue leaves. Raises ValueError if not
-    even 16 columns fit, with the bytes they take and those there are.
+    Candidates go from ceil16(dv) down by 16. The slices get all of UB that the queue leaves. The public host's `chunk` is
+    64 always. Raises ValueError if not even 16 columns fit, with the bytes they take and those there are; for cores or
+    buffers below 1, and a chunk that is not a multiple of 8 up to 64.
     """
     if cores < 1 or buffer_num < 1:
         raise ValueError(f"cores is {cores}, buffer_num is {buffer_num}: both count from 1")
+    if chunk % FP32_NUM_PER_BLOCK or not 0 < chunk <= CHUNK:
+        raise ValueError(f"chunk is {chunk}: rows of the matrices are whole blocks, so give a multiple of 8 up to {CHUNK}")
     for v_step in range(ceil_to(shape.dv, FP16_NUM_PER_BLOCK), 0, -FP16_NUM_PER_BLOCK):
-        if used_bytes(shape, v_step, cores, buffer_num) <= ub:
-            return _tiling(shape, v_step, ub, cores, buffer_num)
-    least = used_bytes(shape, FP16_NUM_PER_BLOCK, cores, buffer_num)
+        plan = tiling_of_step(shape, v_step, ub=ub, cores=cores, buffer_num=buffer_num, chunk=chunk)
+        if plan.used_bytes <= ub:
+            return plan
     raise ValueError(
-        f"dk {shape.dk}, dv {shape.dv}, hv {shape.hv}: a tile of {FP16_NUM_PER_BLOCK} columns takes {least} bytes of "
-        f"UB, which has {ub}; only a smaller dk takes less"
+        f"dk {shape.dk}, dv {shape.dv}, hv {shape.hv}: a tile of {FP16_NUM_PER_BLOCK} columns takes {plan.used_bytes} "
+        f"bytes of UB, which has {ub}; only a smaller dk takes less"
     )
 
 
-def _tiling(shape: Shape, v_step: int, ub: int, cores: int, buffer_num: int) -> Tiling:
-    queue = out_queue_bytes(shape, v_step)
+def tiling_of_step(
+    shape: Shape, v_step: int, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_num: int = BUFFER_NUM,
+    chunk: int = CHUNK,
+) -> Tiling:  # fmt: skip
+    """The tiling with tiles of `v_step` columns, a multiple of 16, whether it fits or not."""
+    queue = out_queue_bytes(shape, v_step, chunk)
     tiles = -(-shape.dv // v_step)
     items = shape.hv * tiles if shape.hv < cores and tiles > 1 else shape.hv
+    overlap = overlap_allowed(shape, v_step, cores)
     state = shape.batch * shape.hv * shape.dk * ceil_to(shape.dv, FP32_NUM_PER_BLOCK) * FP32_BYTES
     return Tiling(
-        shape, CHUNK, v_step, overlap_allowed(shape, v_step, cores), buffer_num, queue,
-        tmp_bytes(shape, v_step, cores), ub - buffer_num * queue, min(items, cores), state, max(WORKSPACE_BYTES, state),
+        shape, chunk, v_step, overlap, buffer_num, queue, tmp_bytes(shape, v_step, overlap, chunk),
+        ub - buffer_num * queue, min(items, cores), state, max(WORKSPACE_BYTES, state),
     )  # fmt: skip
 
 
@@ -117,23 +127,18 @@ def overlap_allowed(shape: Shape, v_step: int, cores: int) -> bool:
     return v_step >= shape.dv or shape.hv < cores
 
 
-def out_queue_bytes(shape: Shape, v_step: int) -> int:
+def out_queue_bytes(shape: Shape, v_step: int, chunk: int = CHUNK) -> int:
     """One buffer of the queue out, in half: a tile of the final state, or of a chunk's outputs."""
-    rows = max(ceil_to(shape.dk, FP32_NUM_PER_BLOCK), CHUNK)
+    rows = max(ceil_to(shape.dk, FP32_NUM_PER_BLOCK), chunk)
     return rows * ceil_to(v_step, FP32_NUM_PER_BLOCK) * FP16_BYTES
 
 
-def tmp_bytes(shape: Shape, v_step: int, cores: int) -> int:
+def tmp_bytes(shape: Shape, v_step: int, overlap: bool, chunk: int = CHUNK) -> int:
     """All slices of the hand-carved buffer, float32."""
     align_k, stride_k = ceil_to(shape.dk, FP16_NUM_PER_BLOCK), ceil_to(shape.dk, FP32_NUM_PER_BLOCK)
     columns = ceil_to(v_step, FP32_NUM_PER_BLOCK)
-    scores, state = CHUNK * CHUNK, stride_k * columns
-    shared = max(scores, state) if overlap_allowed(shape, v_step, cores) else scores + state
-    keys, mask, values = 2 * CHUNK * align_k, CHUNK * CHUNK, 2 * CHUNK * columns
-    rows = 2 * CHUNK + max(stride_k, CHUNK, columns) + max(stride_k, CHUNK)
+    scores, state = chunk * chunk, stride_k * columns
+    shared = max(scores, state) if overlap else scores + state
+    keys, mask, values = 2 * chunk * align_k, chunk * chunk, 2 * chunk * columns
+    rows = 2 * chunk + max(stride_k, chunk, columns) + max(stride_k, chunk)
     return (keys + mask + values + shared + rows) * FP32_BYTES
-
-
-def used_bytes(shape: Shape, v_step: int, cores: int, buffer_num: int) -> int:
-    """UB that tiles of `v_step` columns take."""
-    return tmp_bytes(shape, v_step, cores) + buffer_num * out_queue_bytes(shape, v_step)
