@@ -164,9 +164,7 @@ class KeySide(Members):
         self.AddLowerTriangle(chunk, self.chunkScoresFp32, self.chunkKFp32, self.kCumdecayFp32, width, self.realK_)
         self.VectorToScalar()
 
-    def AddLowerTriangle(
-        self, chunk: Chunk, matrix: Any, target: Any, source: Any, pitch: int, count: int
-    ) -> None:
+    def AddLowerTriangle(self, chunk: Chunk, matrix: Any, target: Any, source: Any, pitch: int, count: int) -> None:
         """target += lower(matrix) source, the diagonal included: an Axpy a coefficient."""
         asc = self.asc
         for i in range(chunk.length):

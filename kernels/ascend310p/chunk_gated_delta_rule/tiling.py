@@ -95,7 +95,9 @@ def tiling(
     if cores < 1 or buffer_num < 1:
         raise ValueError(f"cores is {cores}, buffer_num is {buffer_num}: both count from 1")
     if chunk % FP32_NUM_PER_BLOCK or not 0 < chunk <= CHUNK:
-        raise ValueError(f"chunk is {chunk}: rows of the matrices are whole blocks, so give a multiple of 8 up to {CHUNK}")
+        raise ValueError(
+            f"chunk is {chunk}: rows of the matrices are whole blocks, so give a multiple of 8 up to {CHUNK}"
+        )
     for v_step in range(ceil_to(shape.dv, FP16_NUM_PER_BLOCK), 0, -FP16_NUM_PER_BLOCK):
         plan = tiling_of_step(shape, v_step, ub=ub, cores=cores, buffer_num=buffer_num, chunk=chunk)
         if plan.used_bytes <= ub:

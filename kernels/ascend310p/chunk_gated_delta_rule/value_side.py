@@ -125,9 +125,7 @@ class ValueSide(KeySide):
 
     def AccumOutput(self, chunk: Chunk, tile: Tile) -> None:
         """chunkAttnOut += lower(scale Q K^T * D) Vnew."""
-        self.AddLowerTriangle(
-            chunk, self.decayMaskFp32, self.chunkAttnOutFp32, self.chunkVFp32, tile.pitch, tile.pitch
-        )
+        self.AddLowerTriangle(chunk, self.decayMaskFp32, self.chunkAttnOutFp32, self.chunkVFp32, tile.pitch, tile.pitch)
 
     def WriteAttnTileToGm(self, chunk: Chunk, tile: Tile) -> None:
         """The output in half: one 2D DMA, or element by element."""

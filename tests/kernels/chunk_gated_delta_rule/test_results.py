@@ -143,9 +143,9 @@ def test_the_state_goes_from_call_to_call(delta: Any) -> None:
 
 
 def run_of(delta: Any, lengths: tuple[int, ...], dk: int, dv: int, **how: Any) -> Any:
-    """The run of two value heads in chunks of 8."""
-    plan = tiling(Shape(lengths, 1, 2, dk, dv), chunk=8)
-    return delta.call(delta.inputs(lengths, hk=1, hv=2, dk=dk, dv=dv), tiling=plan, **how).run
+    """The run in chunks of 8."""
+    plan = tiling(Shape(lengths, 1, 1, dk, dv), chunk=8)
+    return delta.call(delta.inputs(lengths, dk=dk, dv=dv), tiling=plan, **how).run
 
 
 @pytest.mark.adr("0310", "3.11")
@@ -155,7 +155,7 @@ def run_of(delta: Any, lengths: tuple[int, ...], dk: int, dv: int, **how: Any) -
 )  # fmt: skip
 def test_no_schedule_changes_a_bit(delta: Any, lengths: tuple[int, ...], dk: int, dv: int) -> None:
     ka.assert_schedule_independent(
-        lambda **how: run_of(delta, lengths, dk, dv, **how), ["out", "final_state"], seeds=range(2)
+        lambda **how: run_of(delta, lengths, dk, dv, **how), ["out", "final_state"], seeds=range(1)
     )
 
 
