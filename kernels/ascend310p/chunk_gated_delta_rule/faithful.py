@@ -1,7 +1,7 @@
 """The public version's suspected faults (facts 7), each a method of the mended kernel as it was before.
 
-A launch as the public host makes it checks nothing (`host.launch`, not `host.chunk_gated_delta_rule`), and what a checker
-or a result says of each fault is a test. PYTEST_DONT_REWRITE
+A launch as the public host makes it checks nothing: `host.launch`, not `host.chunk_gated_delta_rule`. What a checker or
+a result says of each fault is a test. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The gated delta rule in chunks of 64 tokens on the vector cores of an Ascend 310P, without the Cube.
 
-The phases and their names are the public kernel's (facts 1), with its faults mended; `faithful` has them. A matrix product
-is a scalar coefficient and a vector instruction over a row. PYTEST_DONT_REWRITE
+The phases and their names are the public kernel's (facts 1), with its faults mended; `faithful` has them. Nothing is
+ordered but by flags, barriers and queues that are said here. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ChunkGatedDeltaRule(ValueSide):
             )
 
     def Expected(self) -> tuple[tuple[str, Any, int], ...]:
-        """Name, view and elements of every tensor of the tiling's shape; without any token GM holds one all the same."""
+        """Name, view and elements of each tensor of the tiling's shape; GM holds one token even if there is none."""
         shape = self.tiling.shape
         tokens, state = max(shape.tokens, 1), shape.batch * shape.hv * shape.dk * shape.dv
         qk, v, gates = tokens * shape.hk * shape.dk, tokens * shape.hv * shape.dv, tokens * shape.hv
@@ -277,7 +277,5 @@ def chunk_gated_delta_rule(
     Raises ValueError before the first operation for a tiling of another shape or another grid, with both numbers.
     """
     kernel = variant(tiling, scale, asc=asc)
-    kernel.Init(
-        Tensors(query, key, value, beta, initial_state, lengths, g, out, final_state, workspace)
-    )  # fmt: skip
+    kernel.Init(Tensors(query, key, value, beta, initial_state, lengths, g, out, final_state, workspace))
     kernel.Process()

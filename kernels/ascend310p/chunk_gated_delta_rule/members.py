@@ -1,7 +1,7 @@
 """What the phases of the kernel share: sizes, views of GM, slices of UB, and the ways to hand bytes from pipe to pipe.
 
-A phase takes the `Chunk` it works on, and the `Tile` of V; whatever else it needs is a member. Slices have owners, and a
-phase that stages something in another's bytes declares it as borrowed. PYTEST_DONT_REWRITE
+A phase takes the `Chunk` it works on, and the `Tile` of V; whatever else it needs is a member. Slices have owners, and
+what stages something in another's bytes has borrowed them. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

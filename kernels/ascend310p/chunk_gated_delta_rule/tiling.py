@@ -88,9 +88,9 @@ def tiling(
 ) -> Tiling:
     """The tiling with the widest tile of V that fits into `ub` bytes (facts 1 and 8).
 
-    Candidates go from ceil16(dv) down by 16. The slices get all of UB that the queue leaves. The public host's `chunk` is
-    64 always. Raises ValueError if not even 16 columns fit, with the bytes they take and those there are; for cores or
-    buffers below 1, and a chunk that is not a multiple of 8 up to 64.
+    Candidates go from ceil16(dv) down by 16. The slices get all of UB that the queue leaves. The public host's `chunk`
+    is 64 always. Raises ValueError if not even 16 columns fit, with the bytes they take and those there are; for cores
+    or buffers below 1, and a chunk that is not a multiple of 8 up to 64.
     """
     if cores < 1 or buffer_num < 1:
         raise ValueError(f"cores is {cores}, buffer_num is {buffer_num}: both count from 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -101,7 +102,7 @@ def test_slices_share_no_byte_but_scores_and_state(dk: int, dv: int, hv: int, si
     device = carve(chunk=CHUNK, dk=dk, dv=dv, v_step=16 * sixteens, hv=hv, blocks=blocks)
 
     kept = [each for each in device.slices if not device.overlap or each.name != "chunkScoresFp32"]
-    for before, behind in zip(kept, kept[1:], strict=False):
+    for before, behind in pairwise(kept):
         assert before.end <= behind.offset
     assert all(each.offset % 32 == 0 for each in device.slices)
 
