@@ -39,7 +39,7 @@ def test_short_sequences(delta: Any, tokens: int, dk: int, dv: int) -> None:
     delta.check(inputs, delta.call(inputs))
 
 
-@pytest.mark.parametrize("tokens", [63, 64, 65, 130])
+@pytest.mark.parametrize("tokens", [64, 65, 130])
 def test_chunks_carry_the_state(delta: Any, tokens: int) -> None:
     inputs = delta.inputs((tokens,), dk=1, dv=2, decay=0.01, seed=tokens)
 
@@ -74,7 +74,7 @@ def test_widths(delta: Any, dk: int, dv: int) -> None:
 
 @pytest.mark.parametrize(("hk", "hv"), [(1, 1), (2, 4), (1, 4), (3, 3), (2, 10)])
 def test_value_heads_share_key_heads_in_turn(delta: Any, hk: int, hv: int) -> None:
-    inputs = delta.inputs((7,), hk, hv, dk=16, dv=16)
+    inputs = delta.inputs((3,), hk, hv, dk=8, dv=16)
 
     delta.check(inputs, delta.call(inputs))
 
@@ -105,7 +105,7 @@ def test_gates_from_none_to_all(delta: Any, decay: float) -> None:
     delta.check(inputs, delta.call(inputs))
 
 
-@pytest.mark.parametrize(("tokens", "dk", "dv"), [(3, 16, 16), (2, 80, 48), (17, 16, 16)])
+@pytest.mark.parametrize(("tokens", "dk", "dv"), [(3, 16, 16), (1, 80, 48), (9, 16, 16)])
 def test_dma_and_scalar_path_give_the_same_bits(delta: Any, tokens: int, dk: int, dv: int) -> None:
     inputs, plan = delta.inputs((tokens,), hk=1, hv=2, dk=dk, dv=dv), tiling(Shape((tokens,), 1, 2, dk, dv), chunk=8)
     fast, slow = (delta.call(inputs, tiling=plan, variant=each) for each in (ChunkGatedDeltaRule, ScalarPath))
@@ -116,8 +116,8 @@ def test_dma_and_scalar_path_give_the_same_bits(delta: Any, tokens: int, dk: int
 
 @pytest.mark.parametrize("hv", [1, 3])
 def test_tiles_of_v_give_the_same_bits_as_one(delta: Any, hv: int) -> None:
-    inputs = delta.inputs((5,), hv=hv, dk=16, dv=40)
-    shape = Shape((5,), 1, hv, 16, 40)
+    inputs = delta.inputs((2,), hv=hv, dk=16, dv=40)
+    shape = Shape((2,), 1, hv, 16, 40)
     whole = delta.call(inputs)
     dealt = delta.call(inputs, tiling=tiling_of_step(shape, 16))
     in_turn = delta.call(inputs, tiling=tiling_of_step(shape, 16, cores=1))
@@ -150,7 +150,7 @@ def run_of(delta: Any, lengths: tuple[int, ...], dk: int, dv: int, **how: Any) -
 
 @pytest.mark.adr("0310", "3.11")
 @pytest.mark.parametrize(
-    ("lengths", "dk", "dv"), [((2, 0), 16, 16), ((2,), 4, 12), ((9,), 1, 2), ((9,), 16, 16)],
+    ("lengths", "dk", "dv"), [((1, 0), 16, 16), ((2,), 4, 12), ((9,), 1, 2), ((9,), 16, 16)],
     ids=["dma", "scalar", "two chunks", "two chunks by dma"],
 )  # fmt: skip
 def test_no_schedule_changes_a_bit(delta: Any, lengths: tuple[int, ...], dk: int, dv: int) -> None:
