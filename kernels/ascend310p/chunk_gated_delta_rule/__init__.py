@@ -1,0 +1,1 @@
+"""PYTEST_DONT_REWRITE"""
