@@ -45,6 +45,7 @@ MEANING: Mapping[str, str] = MappingProxyType(
         "dead-transfer": "bytes are moved and never used",
         "first-nan": "the first op that makes a NaN out of numbers",
         "overflow": "a result is beyond the largest number of its dtype",
+        "precision-loss": "a sum or difference keeps next to nothing of an operand",
         "tiling-mismatch": "host and kernel disagree about the tiling",
         "unsupported": "the device does not have this",
         "bad-parameter": "an argument that the device's language does not take",

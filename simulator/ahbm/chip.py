@@ -92,20 +92,23 @@ class AhbmChip:
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | tuple[int, int] | None = None,
         placement: Sequence[int] | None = None, schedule: str = "model", seed: int = 0, data: bool | None = None,
-        check: bool | str = True, max_cycles: int = 2**31 - 1, max_ops: int = 50_000_000, **kwargs: Any,
+        check: bool | str = True, numerics: bool | str = True, max_cycles: int = 2**31 - 1,
+        max_ops: int = 50_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, tl=..., **kwargs)` once a program; tensors among the arguments become typed pointers.
 
         `grid`: programs a cube, or (programs a cube, cubes); 1 if not given. `placement`: the PE of each rank, in
         order, if not 0, 1, 2, ... `schedule`: "model", "jitter" or "late", drawn from `seed`. `data`: whether to
         compute; if not given, a run computes if a tensor has data and is structure only if none has. `check`: True
-        raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none. Raises
-        KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
+        raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none.
+        `numerics`: whether values are judged too; "precision" looks for lost digits as well. Raises KernelError at what
+        the device refuses, DeadlockError, LivelockError, LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
         if data is not None and not isinstance(data, bool):
             raise LaunchError(f"data {data!r} is none of True, False, None")
+        arguments.numerics(numerics)
         call = arguments.call(kernel, args, kwargs)
         tensors = self._tensors((*call.args, *call.kwargs.values()))
         with_data = any(tensor.data is not None or tensor.written for tensor in tensors) if data is None else data
@@ -114,7 +117,7 @@ class AhbmChip:
             replay=f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})",
             max_cycles=arguments.number("max_cycles", max_cycles, 1), max_ops=arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
-        checks = default_checks(launch.replay, launch.log) if check else []
+        checks = default_checks(launch.replay, launch.log, numerics) if check else []
         for each in checks:
             launch.sim.probes.attach(each)
         for space in self._hbm.values():  # outlives the run: the next one's races start anew

@@ -6,11 +6,13 @@ from typing import Any
 
 from pytest_kernbench.simulator.checks.initialisation import InitialisationChecker
 from pytest_kernbench.simulator.checks.leftovers import LeftoverChecker
+from pytest_kernbench.simulator.checks.numerics import NumericsChecker
 from pytest_kernbench.simulator.checks.races import RaceChecker
 
-__all__ = ["InitialisationChecker", "LeftoverChecker", "RaceChecker", "default_checks"]
+__all__ = ["InitialisationChecker", "LeftoverChecker", "NumericsChecker", "RaceChecker", "default_checks"]
 
 
-def default_checks(replay: str, log: Any) -> list[Any]:
+def default_checks(replay: str, log: Any, numerics: bool | str) -> list[Any]:
     """The checkers of a run, in the order in which their findings are listed."""
-    return [RaceChecker(replay, log), InitialisationChecker(replay, log), LeftoverChecker(replay, log)]
+    found = [RaceChecker(replay, log), InitialisationChecker(replay, log), LeftoverChecker(replay, log)]
+    return [*found, NumericsChecker(replay, log, numerics == "precision")] if numerics else found
