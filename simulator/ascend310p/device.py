@@ -16,6 +16,7 @@ from pytest_kernbench.simulator import arguments
 from pytest_kernbench.simulator.ascend310p.core import Core
 from pytest_kernbench.simulator.ascend310p.effects import PRIORITIES, Effects, Starved, Timed
 from pytest_kernbench.simulator.ascend310p.language import Asc
+from pytest_kernbench.simulator.ascend310p.numerics import CoreNumerics
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.speech import Judges
 from pytest_kernbench.simulator.ascend310p.tensors import GM_ALIGNMENT, GM_BASE, Pointer, Tensor
@@ -77,15 +78,16 @@ class Ascend310pCore:
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | None = None, block_dim: int | None = None,
         schedule: str = "model", seed: int = 0, data: bool | None = None, check: bool | str = True,
-        log: bool | str = True, max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000, **kwargs: Any,
+        numerics: bool | str = True, log: bool | str = True, max_cycles: int = 2**31 - 2,
+        max_ops: int = 200_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, asc=..., **kwargs)` once a block; tensors among the arguments become pointers into GM.
 
         `grid` (or `block_dim`): blocks, block b on core b modulo the cores. `schedule`: "model", "jitter" or "late"
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
-        HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `log="data"`
-        leaves Set, Wait and barriers out of the log. Raises KernelError at what the device refuses, DeadlockError,
-        LivelockError, LaunchError.
+        HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `numerics`:
+        whether values are judged too; "precision" looks for lost digits as well. `log="data"` leaves Set, Wait and
+        barriers out of the log. Raises KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -95,12 +97,13 @@ class Ascend310pCore:
             raise LaunchError(f"log {log!r} is none of True, 'data'")
         if grid is not None and block_dim is not None:
             raise LaunchError(f"grid={grid!r} and block_dim={block_dim!r} are two names of one number: give one")
+        arguments.numerics(numerics)
         call = arguments.call(kernel, args, kwargs, language="asc")
         tensors = self._named((*call.args, *call.kwargs.values()))
         with_data = any(tensor.filled for tensor in tensors.values()) if data is None else data
         blocks = arguments.number("grid", (grid if grid is not None else block_dim) or 1, 1, MOST_BLOCKS)
         launch = Launch(
-            self.spec, call, tensors, blocks, schedule, seed, with_data, bool(check), log is True,
+            self.spec, call, tensors, blocks, schedule, seed, with_data, bool(check), check and numerics, log is True,
             arguments.number("max_cycles", max_cycles, 1, 2**31 - 2), arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
         launch.go()
@@ -127,7 +130,7 @@ class Launch:
 
     def __init__(
         self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, schedule: str,
-        seed: int, data: bool, checked: bool, syncs: bool, max_cycles: int, max_ops: int,
+        seed: int, data: bool, checked: bool, numerics: bool | str, syncs: bool, max_cycles: int, max_ops: int,
     ) -> None:  # fmt: skip
         self.spec = spec
         self.log = CompactLog()
@@ -150,6 +153,9 @@ class Launch:
         self._max_cycles = max_cycles
         self._calls_left = max_ops
         self._replay = f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})"
+        self._numerics: CoreNumerics | None = None
+        if numerics and data:
+            self._numerics = CoreNumerics(self._about, self._name_of, self._replay, numerics == "precision")
         self._rows: dict[Any, Any] = {}
         self._footprints: list[Footprint] = []
         self._stored: list[dict[int, int]] = []
@@ -172,10 +178,14 @@ class Launch:
 
     def go(self) -> None:
         """Run every block; what the chip refuses ends the run, with the findings so far beside it."""
-        with np.errstate(all="ignore"), _counting_findings(self):
+        quiet = np.errstate(all="ignore") if self._numerics is None else self._numerics.listening()
+        with quiet, _counting_findings(self):
             memories = self._memories()
-            for block in range(self._blocks):
-                self._run_block(block, memories)
+            try:
+                for block in range(self._blocks):
+                    self._run_block(block, memories)
+            finally:
+                self.findings += [] if self._numerics is None else self._numerics.findings()
         if self._checked and self._blocks > 1:
             self.findings += conflicts(self._footprints, self._about, self._replay)
             self.findings += shared_lines(self._stored, self.spec.cache_line_bytes, self._about, self._replay)
@@ -233,7 +243,7 @@ class Launch:
         shadow = Shadow(self._about, self._replay)
         shadow.suspicious = any(tensor.valid_bytes < tensor.nbytes for tensor in self._tensors.values())
         ub = Memory("UB", 0, bytearray(self.spec.ub_usable))
-        return Judges(PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories)
+        return Judges(PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories, self._numerics)
 
     def _judged(self, asc: Asc, judges: Judges | None) -> list[Hazard]:
         """The findings of a block, however it ended; the same line in several blocks is one finding."""
@@ -254,6 +264,9 @@ class Launch:
 
     def _given_by_name(self, asc: Asc) -> dict[str, Any]:
         return dict(zip(self._call.kwargs, self._given(asc, tuple(self._call.kwargs.values())), strict=True))
+
+    def _name_of(self, row: int) -> str:
+        return self.log.names.values[self.log.descriptor_of(row).name]
 
     def _about(self, row: int, lo: int, hi: int) -> Involved:
         """A row as one side of a finding, about bytes of the core's addresses."""

@@ -68,11 +68,13 @@ class ScalarCalls(Speech):
             value = self._element(kind, value, frame)
         descriptor = self._descriptor(self._set_rows[kind.size], frame)
         try:
-            self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+            row = self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
         except TooLate as reason:
             self.stuck(reason, frame)
         if self._judges is not None:
             self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
+            if self._judges.numerics is not None and self._judges.numerics.pending is not None:
+                self._judges.numerics.scalar(value, row, lo, lo + kind.size)
 
     def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
         """Rows of one element; those of GM are told apart by tensor and by whether the cache had the line."""
@@ -132,6 +134,8 @@ class ScalarCalls(Speech):
         if judges is not None:
             judges.footprint.add(True, descriptor, row, lo, lo + kind.size)
             judges.shadow.write(judges.memories[host.number], lo, lo + kind.size)
+            if judges.numerics is not None and judges.numerics.pending is not None:
+                judges.numerics.scalar(value, row, lo, lo + kind.size)
 
     def _there(self, tensor: GlobalTensor, index: Any, call: str, frame: FrameType) -> tuple[Tensor, int, int]:
         """The host's tensor, the element, its address."""

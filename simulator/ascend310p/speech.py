@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from pytest_kernbench.simulator.ascend310p.core import LAST_CYCLE, Core, Stuck, TooLate, lost_sets
+from pytest_kernbench.simulator.ascend310p.numerics import CoreNumerics
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.timing import Ascend310pTiming
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, TYPES, ElementType
@@ -33,8 +34,12 @@ CALLS_BETWEEN_LOOKS = 1024
 class Judges:
     """The checkers of a block; with checks off there are none."""
 
-    def __init__(self, races: PipeRaceChecker, shadow: Shadow, ub: Memory, memories: dict[int, Memory]) -> None:
+    def __init__(
+        self, races: PipeRaceChecker, shadow: Shadow, ub: Memory, memories: dict[int, Memory],
+        numerics: CoreNumerics | None,
+    ) -> None:  # fmt: skip
         self.races = races
+        self.numerics = numerics  # None: values are not judged
         self.shadow = shadow
         self.ub = ub
         self.memories = memories  # by number of the host's tensor

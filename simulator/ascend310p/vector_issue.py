@@ -15,6 +15,7 @@ from pytest_kernbench.simulator.ascend310p.geometry import overlapping, same_ele
 from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan, VectorPlans
+from pytest_kernbench.simulator.ops.semantics.vector import Compute
 
 LONG = 4096
 VALID = b"\x01" * LONG
@@ -35,6 +36,7 @@ class Prepared(NamedTuple):
     dubious: bool
     buffers: tuple[tuple[Any, str], ...]
     params: Any  # of the call that was prepared
+    compute: Compute  # the plan's, perhaps watched
 
     def plain(self, how: How) -> bool:
         """Whether the numbers are ints: 256.0 and True find what 256 and 1 left."""
@@ -76,7 +78,7 @@ class VectorIssue(VectorPlans):
                 self.stale(buffer, who, name, frame)
         core = self.core
         descriptor = self._descriptor(plan.rows, frame)
-        move = None if args is None else (plan.compute, args, plan.index, plan.folded)
+        move = None if args is None else (said.compute, args, plan.index, plan.folded)
         reads, writes = said.reads, said.writes
         try:
             row = core.op(core.pipes[1], descriptor, plan.occupancy, plan.latency, said.offsets, move, reads, writes)
@@ -85,6 +87,8 @@ class VectorIssue(VectorPlans):
         judges = self._judges
         if judges is None:
             return
+        if judges.numerics is not None and judges.numerics.pending is not None and plan.scalar is not None:
+            judges.numerics.scalar(value, row, writes[0][0], writes[-1][1])
         if judges.shadow.suspicious or plan.workspace:
             self._judge(row, plan, dst, sources, writes)
             return
@@ -173,7 +177,12 @@ class VectorIssue(VectorPlans):
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
         operands = zip((dst, *sources), _names(len(sources)), strict=True)
         buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
-        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers, params)
+        compute = plan.compute
+        if self._judges is not None and self._judges.numerics is not None:
+            low, high = writes[0][0], writes[-1][1]
+            in_place = plan.in_place or any(lo < high and low < hi for lo, hi in reads)
+            compute = self._judges.numerics.watched(compute, in_place)
+        return Prepared(plan, (a, b, c, d), args, reads, writes, dubious, buffers, params, compute)
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
         """Validity of what is read and by whom, and who writes."""

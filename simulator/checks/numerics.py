@@ -1,6 +1,7 @@
 """The first value that is bad although nothing it was made of was: NaN, infinity, or lost digits.
 
-An infinity that an op is given is an input, as a mask is; NaN of two infinities is new. PYTEST_DONT_REWRITE
+An infinity that an op is given is an input, as a mask is; NaN of two infinities is new. The logarithm of 0 is minus
+infinity exactly, and no fault. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from pytest_kernbench.simulator.checks.about import about
@@ -80,8 +82,8 @@ class Fault(NamedTuple):
     where: Array
 
 
-def new_bad_values(operands: Sequence[Operand], result: Array, strict: bool) -> Fault | None:
-    """NaN or infinities that `operands` do not explain.
+def new_bad_values(name: str, operands: Sequence[Operand], result: Array, strict: bool) -> Fault | None:
+    """NaN or infinities of the op `name` that `operands` do not explain.
 
     NaN is new where no operand has one; `strict`: where no operand is infinite either, which may be an earlier fault's.
     """
@@ -91,7 +93,7 @@ def new_bad_values(operands: Sequence[Operand], result: Array, strict: bool) -> 
         if fresh.any():
             return Fault("first-nan", "NaN", fresh)
     infinite = np.isinf(result)
-    if infinite.any():
+    if name not in POLES and infinite.any():
         fresh = infinite & ~_from(operands, _unlike_numbers, result)
         if fresh.any():
             return Fault("overflow", "an infinity", fresh)
@@ -158,9 +160,9 @@ class Numerics:
         """Whether a bad value was found."""
         return "bad" in self._first
 
-    def look(self, operands: Sequence[Operand], result: Array, who: Callable[[], Involved]) -> None:
+    def look(self, name: str, operands: Sequence[Operand], result: Array, who: Callable[[], Involved]) -> None:
         """Judge the values that an op is about to write."""
-        fault = new_bad_values(operands, result, strict=self.found)
+        fault = new_bad_values(name, operands, result, strict=self.found)
         if fault is not None:
             self.note("bad", fault, operands, result, who)
 
@@ -173,17 +175,24 @@ class Numerics:
     def note(
         self, which: str, fault: Fault, operands: Sequence[Operand], result: Array, who: Callable[[], Involved]
     ) -> None:
+        """A fault of which "bad" or "lost"; only the first is described."""
         if which in self._first:
             self._later[which] = self._later.get(which, 0) + 1
             return
-        op = who()
         at = tuple(map(int, np.argwhere(fault.where)[0]))
         count = int(fault.where.sum())
         more = f" (one of {count})" if count > 1 else ""
         seen = "; ".join(f"{each.name} {_said(each.pick(at))}, in all {_range(each.values)}" for each in operands)
-        place = f"element {list(at)} of {result.shape} {result.dtype}"
-        message = f"{op}\n  makes {fault.makes} at {place}{more}: {seen}; {REMEDY[fault.kind]}"
-        self._first[which] = Hazard(fault.kind, message, (op,), replay=self._replay)
+        fact = f"makes {fault.makes} at element {list(at)} of {result.shape} {result.dtype}{more}: {seen}"
+        self.report(which, fault.kind, fact, who)
+
+    def report(self, which: str, kind: str, fact: str, who: Callable[[], Involved]) -> None:
+        """A finding if it is the first of which "bad" or "lost", else one more to count."""
+        if which in self._first:
+            self._later[which] = self._later.get(which, 0) + 1
+            return
+        op = who()
+        self._first[which] = Hazard(kind, f"{op}\n  {fact}; {REMEDY[kind]}", (op,), replay=self._replay)
 
     def findings(self) -> list[Hazard]:
         return [self._counted(which, hazard) for which, hazard in self._first.items()]
@@ -213,10 +222,14 @@ def _number(value: Any) -> str:
     return f"{float(value):.6g}"
 
 
+float32 = np.dtype(np.float32)
+vdot = np.vdot
 MOVES = frozenset({"load", "send", "panel", "less", "less_equal", "greater", "greater_equal"})  # make no number
 CHOOSES = frozenset({"maximum", "minimum", "max", "where", "broadcast", "assign", "cast", "store", "writeback"})
 SUMS = frozenset({"add", "sub"})
-SMALL = {"float32": np.inf, "bfloat16": np.inf, "float16": 65000.0**2}  # of squares: no element is beyond the dtype
+POLES = frozenset({"log", "Ln"})  # an infinity of theirs is exact
+# A float32 result whose sum of squares is less has no element that its target's dtype makes infinite.
+SMALL = {float32: np.inf, np.dtype(ml_dtypes.bfloat16): np.inf, np.dtype(np.float16): 65000.0**2}
 
 
 class NumericsChecker(Observer):
@@ -230,10 +243,10 @@ class NumericsChecker(Observer):
         if op.name in MOVES or not op.sources or op.result is None:
             return
         result, dtype = op.result, op.target.dtype
-        if op.name in CHOOSES and dtype == np.float32:
+        if op.name in CHOOSES and dtype is float32:
             return
         first = op.sources[0] if op.name in ("store", "writeback") else result
-        clean = first.dtype == np.float32 and np.vdot(first, first) < SMALL.get(dtype.name, 0)
+        clean = first.dtype is float32 and vdot(first, first) < SMALL.get(dtype, 0)
         if clean and not (self._numerics.precision and op.name in SUMS):
             return
         with np.errstate(all="ignore"):
@@ -242,7 +255,7 @@ class NumericsChecker(Observer):
     def _look(self, op: Any, result: Array, clean: bool) -> None:
         operands = operands_of(op.name, op.sources, result.shape)
         if not clean:
-            self._numerics.look(operands, result, lambda: self._who(op))
+            self._numerics.look(op.name, operands, result, lambda: self._who(op))
         if self._numerics.precision and op.name in SUMS:
             one, other = op.sources
             self._numerics.look_closer(one, other, operands, result, lambda: self._who(op))
