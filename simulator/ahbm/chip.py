@@ -13,7 +13,7 @@ from pytest_kernbench.simulator.ahbm.launch import Launch
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.topology import Ports, checked_ports, mesh_ports
-from pytest_kernbench.simulator.checks import default_checks
+from pytest_kernbench.simulator.checks import TransferChecker, default_checks
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import HazardError, LaunchError
@@ -117,7 +117,10 @@ class AhbmChip:
             replay=f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})",
             max_cycles=arguments.number("max_cycles", max_cycles, 1), max_ops=arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
-        checks = default_checks(launch.replay, launch.log, numerics) if check else []
+        checks = default_checks(
+            launch.replay, launch.log, numerics=numerics, lengths=any(tensor.has_tail for tensor in tensors),
+            data=with_data,
+        ) if check else []  # fmt: skip
         for each in checks:
             launch.sim.probes.attach(each)
         for space in self._hbm.values():  # outlives the run: the next one's races start anew
@@ -134,6 +137,7 @@ class AhbmChip:
             launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
             self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
             lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
+            notes=tuple(note for each in checks if isinstance(each, TransferChecker) for note in each.notes()),
         )  # fmt: skip
 
     def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:

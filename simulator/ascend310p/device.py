@@ -24,6 +24,7 @@ from pytest_kernbench.simulator.ascend310p.vocabulary import BY_NUMPY, PIPES, TY
 from pytest_kernbench.simulator.checks.blocks import Footprint, conflicts, shared_lines
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
 from pytest_kernbench.simulator.checks.shadow import PAST, Memory, Shadow
+from pytest_kernbench.simulator.checks.transfers import BlockTransfers
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import (
@@ -243,14 +244,20 @@ class Launch:
         shadow = Shadow(self._about, self._replay)
         shadow.suspicious = any(tensor.valid_bytes < tensor.nbytes for tensor in self._tensors.values())
         ub = Memory("UB", 0, bytearray(self.spec.ub_usable))
-        return Judges(PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories, self._numerics)
+        transfers = BlockTransfers(self._about, self._replay, self.spec.ub_usable)
+        return Judges(PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories, self._numerics, transfers)
 
     def _judged(self, asc: Asc, judges: Judges | None) -> list[Hazard]:
         """The findings of a block, however it ended; the same line in several blocks is one finding."""
         self.notes += asc.notes
         if judges is None:
             return []
-        judges.shadow.end_of_block(tuple(judges.memories.values()))
+        outputs = {
+            judges.memories[tensor.number]: tensor.bytes.view(tensor.dtype) if self._data else None
+            for tensor in self._tensors.values()
+        }
+        judges.shadow.end_of_block(outputs)
+        self.notes += judges.transfers.end()
         for descriptor, count in judges.races.idle_waits.items():
             where = self.log.site(self.log.descriptors[descriptor].site)
             message = f"the Wait at {where} orders nothing that was not in order already; leave the pair out"

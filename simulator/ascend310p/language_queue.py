@@ -169,6 +169,7 @@ class TQue:
             self._wrong(buffer, "FreeTensor", f"{OCCUPIED} or {DEQUE}", frame)
         buffer.state = FREE
         buffer.freed = asc.place_of(frame)
+        asc.given_back(buffer.lo, buffer.hi)
         buffer.returned = self._raise(1, frame)
         asc.live(self.position, -1, frame)
 

@@ -22,6 +22,7 @@ from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, TYPES, Eleme
 from pytest_kernbench.simulator.checks.blocks import Footprint
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
 from pytest_kernbench.simulator.checks.shadow import Memory, Shadow
+from pytest_kernbench.simulator.checks.transfers import BlockTransfers
 from pytest_kernbench.simulator.errors import DeadlockError, Hazard, KernelError, LivelockError, Site
 from pytest_kernbench.simulator.memory.dtypes import Array
 from pytest_kernbench.simulator.ops.compact import CompactLog, Descriptor
@@ -36,13 +37,14 @@ class Judges:
 
     def __init__(
         self, races: PipeRaceChecker, shadow: Shadow, ub: Memory, memories: dict[int, Memory],
-        numerics: CoreNumerics | None,
+        numerics: CoreNumerics | None, transfers: BlockTransfers,
     ) -> None:  # fmt: skip
         self.races = races
         self.numerics = numerics  # None: values are not judged
         self.shadow = shadow
         self.ub = ub
         self.memories = memories  # by number of the host's tensor
+        self.transfers = transfers
         self.footprint = Footprint()
 
 

@@ -89,6 +89,12 @@ class VectorIssue(VectorPlans):
             return
         if judges.numerics is not None and judges.numerics.pending is not None and plan.scalar is not None:
             judges.numerics.scalar(value, row, writes[0][0], writes[-1][1])
+        transfers = judges.transfers
+        if transfers.standing or transfers.unread:
+            for lo, hi in reads:
+                transfers.read(lo, hi)
+            for lo, hi in writes:
+                transfers.overwritten(lo, hi)
         if judges.shadow.suspicious or plan.workspace:
             self._judge(row, plan, dst, sources, writes)
             return
@@ -191,11 +197,17 @@ class VectorIssue(VectorPlans):
         ub, shadow = judges.ub, judges.shadow
         racy = row in judges.races.racy_rows
         read = sources[:-1] if plan.workspace else (*sources, dst) if plan.in_place else sources
+        operands = []
         for tensor, access in zip(read, (*plan.sources, plan.dst), strict=False):
-            for lo, hi in access.ranges:
-                shadow.read(ub, row, tensor.lo + lo, tensor.lo + hi, tensor.owner, racy)
+            spans = tuple([(tensor.lo + lo, tensor.lo + hi) for lo, hi in access.ranges])
+            operands.append((spans, tensor.type.size))
+            for lo, hi in spans:
+                shadow.use(ub, row, lo, hi, tensor.owner, racy)
+        marks = shadow.marks(ub, operands, writes, dst.type.size, plan.name == "Select")
         for lo, hi in writes:
             shadow.write(ub, lo, hi, dst.owner)
+        if marks is not None:
+            shadow.mark(ub, writes, marks)
         if plan.workspace:
             room = sources[-1]
             shadow.forget(ub, room.lo, room.lo + plan.need[-1] * room.type.size)

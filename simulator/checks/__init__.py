@@ -6,13 +6,31 @@ from typing import Any
 
 from pytest_kernbench.simulator.checks.initialisation import InitialisationChecker
 from pytest_kernbench.simulator.checks.leftovers import LeftoverChecker
+from pytest_kernbench.simulator.checks.lengths import LengthChecker
 from pytest_kernbench.simulator.checks.numerics import NumericsChecker
 from pytest_kernbench.simulator.checks.races import RaceChecker
+from pytest_kernbench.simulator.checks.transfers import TransferChecker
 
-__all__ = ["InitialisationChecker", "LeftoverChecker", "NumericsChecker", "RaceChecker", "default_checks"]
+__all__ = [
+    "InitialisationChecker",
+    "LeftoverChecker",
+    "LengthChecker",
+    "NumericsChecker",
+    "RaceChecker",
+    "TransferChecker",
+    "default_checks",
+]
 
 
-def default_checks(replay: str, log: Any, numerics: bool | str) -> list[Any]:
-    """The checkers of a run, in the order in which their findings are listed."""
-    found = [RaceChecker(replay, log), InitialisationChecker(replay, log), LeftoverChecker(replay, log)]
-    return [*found, NumericsChecker(replay, log, numerics == "precision")] if numerics else found
+def default_checks(replay: str, log: Any, *, numerics: bool | str, lengths: bool, data: bool) -> list[Any]:
+    """The checkers of a run, in the order in which their findings are listed.
+
+    `lengths`: there are tensors with bytes behind a logical length. `data`: the run computes.
+    """
+    found: list[Any] = [RaceChecker(replay, log), InitialisationChecker(replay, log)]
+    if lengths:
+        found.append(LengthChecker(replay, log, data))
+    found += [LeftoverChecker(replay, log), TransferChecker(replay, log)]
+    if numerics and data:
+        found.append(NumericsChecker(replay, log, numerics == "precision"))
+    return found
