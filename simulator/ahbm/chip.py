@@ -16,7 +16,7 @@ from pytest_kernbench.simulator.ahbm.topology import Ports, checked_ports, mesh_
 from pytest_kernbench.simulator.checks import TransferChecker, default_checks
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
-from pytest_kernbench.simulator.errors import HazardError, LaunchError
+from pytest_kernbench.simulator.errors import DeadlockError, Hazard, HazardError, KernelError, LaunchError
 from pytest_kernbench.simulator.memory.dtypes import Array, dtype_named
 from pytest_kernbench.simulator.memory.layout import ROW_MAJOR, RowMajor
 from pytest_kernbench.simulator.memory.space import Space
@@ -128,9 +128,13 @@ class AhbmChip:
         launch.place(tensors)
         launch.log.header = _header(call, launch)
         launch.spawn(call)
-        launch.go()
+        try:
+            launch.go()
+        except (KernelError, DeadlockError) as error:
+            error.hazards = (*_found(launch, checks), error.hazard)
+            raise
         launch.keep(tensors, bool(check))
-        hazards = tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
+        hazards = _found(launch, checks)
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
@@ -191,6 +195,11 @@ class AhbmChip:
                 f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched"
             )
         return tensor.layout.restore(np.array(self.view(tensor, space)), tensor.shape)
+
+
+def _found(launch: Launch, checks: list[Any]) -> tuple[Hazard, ...]:
+    """The findings so far."""
+    return tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
 
 
 def _header(call: arguments.Call, launch: Launch) -> dict[str, str]:
