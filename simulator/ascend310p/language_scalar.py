@@ -77,7 +77,7 @@ class ScalarCalls(Speech):
             self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
             if self._judges.transfers.standing:
                 self._judges.transfers.overwritten(lo, lo + kind.size)
-            if self._judges.numerics is not None and self._judges.numerics.pending is not None:
+            if self._judges.numerics is not None and self._judges.numerics.pending:
                 self._judges.numerics.scalar(value, row, lo, lo + kind.size)
 
     def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
@@ -140,7 +140,7 @@ class ScalarCalls(Speech):
             judges.footprint.add(True, descriptor, row, lo, lo + kind.size)
             judges.shadow.write(judges.memories[host.number], lo, lo + kind.size)
             judges.transfers.gm_written(host.base, lo, lo + kind.size)
-            if judges.numerics is not None and judges.numerics.pending is not None:
+            if judges.numerics is not None and judges.numerics.pending:
                 judges.numerics.scalar(value, row, lo, lo + kind.size)
 
     def _there(self, tensor: GlobalTensor, index: Any, call: str, frame: FrameType) -> tuple[Tensor, int, int]:

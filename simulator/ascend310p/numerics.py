@@ -30,7 +30,7 @@ class CoreNumerics:
 
     def __init__(self, about: Callable[[int, int, int], Involved], name: Callable[[int], str], replay: str,
                  precision: bool) -> None:  # fmt: skip
-        self.pending: Site | None = None  # of arithmetic of S that went wrong, until its result is used
+        self.pending: dict[str, Site] = {}  # arithmetic of S that went wrong last, by kind, until its result is used
         self._about = about
         self._name = name  # of a row
         self._numerics = Numerics(replay, precision)
@@ -67,7 +67,8 @@ class CoreNumerics:
         before: Array | None = None
         for frame in _frames(sys._getframe(1)):
             if not frame.f_code.co_filename.startswith(SIMULATOR):
-                self.pending = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+                kind = "first-nan" if what.startswith("invalid") else "overflow"
+                self.pending[kind] = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
                 return
             if frame.f_code is WATCHED:
                 before = frame.f_locals["before"]
@@ -96,6 +97,8 @@ class CoreNumerics:
             old = target[where]
         if result.dtype.kind != "f":
             return
+        if name == "ReduceSum":
+            given = given[:1]  # the others are room to work in
         if name in ("Axpy", "MulAddDst"):
             given.append(old)
         operands = operands_of(given, result, folded)
@@ -108,14 +111,17 @@ class CoreNumerics:
     # What S stores or says
 
     def scalar(self, value: Any, row: int, lo: int, hi: int) -> None:
-        """A value of S is stored or used: is it what its arithmetic made?"""
-        pending, self.pending = self.pending, None
-        if pending is None or np.isfinite(value):
-            return
-        made = "NaN" if np.isnan(value) else "an infinity"
-        fact = f"has {made} that arithmetic at {pending} made of other numbers"
-        kind = "first-nan" if np.isnan(value) else "overflow"
-        self._numerics.report("bad", kind, fact, lambda: self._about(row, lo, hi))
+        """A value of S is stored or used: is it what its arithmetic made?
+
+        Taken to be if it is of that kind: an infinity that is meant, said after arithmetic that made another one and threw
+        it away, is taken for that.
+        """
+        kind = "first-nan" if np.isnan(value) else "overflow" if np.isinf(value) else ""
+        site = self.pending.pop(kind, None)
+        if site is not None:
+            made = "NaN" if kind == "first-nan" else "an infinity"
+            fact = f"has {made} that arithmetic at {site} made of other numbers"
+            self._numerics.report("bad", kind, fact, lambda: self._about(row, lo, hi))
 
     def findings(self) -> list[Hazard]:
         return self._numerics.findings()

@@ -87,7 +87,7 @@ class VectorIssue(VectorPlans):
         judges = self._judges
         if judges is None:
             return
-        if judges.numerics is not None and judges.numerics.pending is not None and plan.scalar is not None:
+        if judges.numerics is not None and judges.numerics.pending and plan.scalar is not None:
             judges.numerics.scalar(value, row, writes[0][0], writes[-1][1])
         transfers = judges.transfers
         if transfers.standing or transfers.unread:
