@@ -51,6 +51,8 @@ class ScalarCalls(Speech):
         except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
+        if judges is not None and judges.transfers.unread:
+            judges.transfers.read(lo, lo + kind.size)
         if judges is not None and (judges.shadow.suspicious or judges.ub.valid.find(0, lo, lo + kind.size) >= 0):
             row = len(self.log) - 1
             judges.shadow.read(judges.ub, row, lo, lo + kind.size, tensor.owner, row in judges.races.racy_rows)
@@ -68,11 +70,15 @@ class ScalarCalls(Speech):
             value = self._element(kind, value, frame)
         descriptor = self._descriptor(self._set_rows[kind.size], frame)
         try:
-            self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+            row = self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
         except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         if self._judges is not None:
             self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
+            if self._judges.transfers.standing:
+                self._judges.transfers.overwritten(lo, lo + kind.size)
+            if self._judges.numerics is not None and self._judges.numerics.pending:
+                self._judges.numerics.scalar(value, row, lo, lo + kind.size)
 
     def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
         """Rows of one element; those of GM are told apart by tensor and by whether the cache had the line."""
@@ -112,6 +118,7 @@ class ScalarCalls(Speech):
         if judges is not None:
             row = len(self.log) - 1
             judges.footprint.add(False, descriptor, row, lo, lo + kind.size)
+            judges.transfers.scalar(row, host.base, host.nbytes, lo, lo + kind.size)
             judges.shadow.read(judges.memories[host.number], row, lo, lo + kind.size, 0, row in judges.races.racy_rows)
         return kind.numpy.type(0) if value is None else value
 
@@ -132,6 +139,9 @@ class ScalarCalls(Speech):
         if judges is not None:
             judges.footprint.add(True, descriptor, row, lo, lo + kind.size)
             judges.shadow.write(judges.memories[host.number], lo, lo + kind.size)
+            judges.transfers.gm_written(host.base, lo, lo + kind.size)
+            if judges.numerics is not None and judges.numerics.pending:
+                judges.numerics.scalar(value, row, lo, lo + kind.size)
 
     def _there(self, tensor: GlobalTensor, index: Any, call: str, frame: FrameType) -> tuple[Tensor, int, int]:
         """The host's tensor, the element, its address."""

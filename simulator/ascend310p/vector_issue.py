@@ -89,6 +89,14 @@ class VectorIssue(BitPlans):
         judges = self._judges
         if judges is None:
             return
+        if judges.numerics is not None and judges.numerics.pending and plan.scalar is not None:
+            judges.numerics.scalar(scalar, row, writes[0][0], writes[-1][1])
+        transfers = judges.transfers
+        if transfers.standing or transfers.unread:
+            for lo, hi in reads:
+                transfers.read(lo, hi)
+            for lo, hi in writes:
+                transfers.overwritten(lo, hi)
         if judges.shadow.suspicious or plan.workspace:
             self._judge(row, plan, dst, sources, writes)
             return
@@ -177,7 +185,12 @@ class VectorIssue(BitPlans):
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
         operands = zip((dst, *sources), _names(len(sources)), strict=True)
         buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
-        deed = Deed(writes[0][0], writes[-1][1], plan.compute, plan.index, plan.folded)
+        compute = plan.compute
+        if self._judges is not None and self._judges.numerics is not None:
+            low, high = writes[0][0], writes[-1][1]
+            in_place = plan.in_place or any(lo < high and low < hi for lo, hi in reads)
+            compute = self._judges.numerics.watched(compute, in_place)
+        deed = Deed(writes[0][0], writes[-1][1], compute, plan.index, plan.folded)
         return Prepared(plan, (a, b, c, d), args, (args or ())[:-1], deed, reads, writes, dubious, buffers, params)
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
@@ -187,11 +200,17 @@ class VectorIssue(BitPlans):
         ub, shadow = judges.ub, judges.shadow
         racy = row in judges.races.racy_rows
         read = sources[:-1] if plan.workspace else (*sources, dst) if plan.in_place else sources
+        operands = []
         for tensor, access in zip(read, (*plan.sources, plan.dst), strict=False):
-            for lo, hi in access.ranges:
-                shadow.read(ub, row, tensor.lo + lo, tensor.lo + hi, tensor.owner, racy)
+            spans = tuple([(tensor.lo + lo, tensor.lo + hi) for lo, hi in access.ranges])
+            operands.append((spans, tensor.type.size))
+            for lo, hi in spans:
+                shadow.use(ub, row, lo, hi, tensor.owner, racy)
+        marks = shadow.marks(ub, operands, writes, dst.type.size, plan.name == "Select")
         for lo, hi in writes:
             shadow.write(ub, lo, hi, dst.owner)
+        if marks is not None:
+            shadow.mark(ub, writes, marks)
         if plan.workspace:
             room = sources[-1]
             shadow.forget(ub, room.lo, room.lo + plan.need[-1] * room.type.size)
