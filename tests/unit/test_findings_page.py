@@ -66,7 +66,7 @@ MENDS = {
         ("WaitFlag(asc.HardEvent.MTE2_V, 0)", "WaitFlag(asc.HardEvent.MTE2_V, 0)\n    asc.Adds(t, t, 1.0, 64)"),
     ],
     "half_of_the_lanes": [("32, 1", "64, 1")],
-    "one_over_nothing": [("0.0", "2.0")],
+    "log_of_nothing": [("0.0", "2.0")],
     "none_free": [("queue.AllocTensor(asc.float32)", "queue.FreeTensor(queue.AllocTensor(asc.float32))")],
     "never_freed": [("queue.AllocTensor(asc.float32)", "queue.FreeTensor(queue.AllocTensor(asc.float32))")],
     "another_sum": [("float32, 64, 0", "float32, 256, 0")],
