@@ -88,7 +88,8 @@ class Ascend310pCore:
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
         HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `numerics`:
         whether values are judged too; "precision" looks for lost digits as well. `log="data"` leaves Set, Wait and
-        barriers out of the log. Raises KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
+        barriers out of the log. Raises KernelError at what the device refuses, DeadlockError, LivelockError,
+        LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -245,7 +246,9 @@ class Launch:
         shadow.suspicious = any(tensor.valid_bytes < tensor.nbytes for tensor in self._tensors.values())
         ub = Memory("UB", 0, bytearray(self.spec.ub_usable))
         transfers = BlockTransfers(self._about, self._replay, self.spec.ub_usable)
-        return Judges(PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories, self._numerics, transfers)
+        return Judges(
+            PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories, self._numerics, transfers
+        )
 
     def _judged(self, asc: Asc, judges: Judges | None) -> list[Hazard]:
         """The findings of a block, however it ended; the same line in several blocks is one finding."""
@@ -273,7 +276,8 @@ class Launch:
         return dict(zip(self._call.kwargs, self._given(asc, tuple(self._call.kwargs.values())), strict=True))
 
     def _name_of(self, row: int) -> str:
-        return self.log.names.values[self.log.descriptor_of(row).name]
+        name: str = self.log.names.values[self.log.descriptor_of(row).name]
+        return name
 
     def _about(self, row: int, lo: int, hi: int) -> Involved:
         """A row as one side of a finding, about bytes of the core's addresses."""

@@ -94,11 +94,15 @@ class Shadow(Observer):
         """
         valid, base = memory.valid, memory.base
         tails = (PAST, MASKED)
-        if not any(valid.find(tail, lo - base, hi - base) >= 0 for spans, _ in reads for lo, hi in spans for tail in tails):
+        if not any(
+            valid.find(tail, lo - base, hi - base) >= 0 for spans, _ in reads for lo, hi in spans for tail in tails
+        ):
             return None
         level = np.ones(sum(hi - lo for lo, hi in writes) // size, np.uint8)
         for spans, of in reads:
-            seen = np.concatenate([np.frombuffer(bytes(valid[lo - base : hi - base]), np.uint8) for lo, hi in spans])[::of]
+            seen = np.concatenate([np.frombuffer(bytes(valid[lo - base : hi - base]), np.uint8) for lo, hi in spans])[
+                ::of
+            ]
             if len(seen) != len(level) or len(spans) + len(writes) > 2:
                 seen = np.full(len(level), PAST if PAST in seen else MASKED if MASKED in seen else VALID, np.uint8)
             level = np.where((seen == PAST) | ((seen == MASKED) & (level != PAST)), seen, level)
@@ -151,7 +155,8 @@ class Shadow(Observer):
                     self._note("uninitialised-read", memory, row, at, hi, fact)
                 at = self._depends(memory, lo, hi, outputs[memory])
                 if at >= 0:
-                    fact = f"keeps in {memory.name} what depends on bytes behind a tensor's valid length; mask the tail off"
+                    what = "what depends on bytes behind a tensor's valid length"
+                    fact = f"keeps in {memory.name} {what}; mask the tail off"
                     self._note("past-logical-length", memory, row, at, hi, fact)
         self._carried.clear()
 

@@ -1,4 +1,4 @@
-"""The first bad value of a core is found where V or S makes it, in place or not, whole or by lanes, under every schedule.
+"""The first bad value of a core is found where V or S makes it, in place or not, under every schedule.
 
 The processor's flags say when to look: every fault here has to raise one, and its mended counterpart is clean.
 """
@@ -47,7 +47,9 @@ class Buffers:
         return tensor
 
 
-def binary(name: str, one: float, other: float, *, half: bool = False, in_place: bool = False) -> Callable[[Buffers], None]:
+def binary(
+    name: str, one: float, other: float, *, half: bool = False, in_place: bool = False
+) -> Callable[[Buffers], None]:
     def say(ub: Buffers) -> None:
         a, b = ub.full(0, one, half), ub.full(1, other, half)
         ub(name, a if in_place else (ub.halves if half else ub.floats)[2], a, b, 64)
@@ -121,8 +123,18 @@ FAULTS: dict[str, tuple[str, str, Callable[[Buffers], None], Callable[[Buffers],
     "Axpy": ("overflow", "Axpy", scalar("Axpy", 1e38, 2.0, 3e38), scalar("Axpy", 1e38, 2.0, 1e38)),
     "MulAddDst": ("overflow", "MulAddDst", fused(1e19), fused(1e18)),
     "Cast": ("overflow", "Cast", cast(65520.0), cast(65519.0)),
-    "WholeReduceSum": ("overflow", "WholeReduceSum", reduction("WholeReduceSum", 1e37), reduction("WholeReduceSum", 5e36)),
-    "BlockReduceSum": ("overflow", "BlockReduceSum", reduction("BlockReduceSum", 1e38), reduction("BlockReduceSum", 4e37)),
+    "WholeReduceSum": (
+        "overflow",
+        "WholeReduceSum",
+        reduction("WholeReduceSum", 1e37),
+        reduction("WholeReduceSum", 5e36),
+    ),
+    "BlockReduceSum": (
+        "overflow",
+        "BlockReduceSum",
+        reduction("BlockReduceSum", 1e38),
+        reduction("BlockReduceSum", 4e37),
+    ),
     "ReduceSum": ("overflow", "ReduceSum", reduction("ReduceSum", 1e37), reduction("ReduceSum", 5e36)),
 }
 
@@ -144,7 +156,9 @@ def test_the_operands_of_an_op_in_place_are_those_before_it(schedule: str) -> No
         scalar("Axpy", 1e38, 2.0, 3e38)(Buffers(asc))
 
     (hazard,) = run(kernel, schedule=schedule).hazards
-    assert "src0 = 1e+38, in all 1e+38..1e+38; src1 = 2, in all 2..2; src2 = 3e+38, in all 3e+38..3e+38" in hazard.message
+    assert (
+        "src0 = 1e+38, in all 1e+38..1e+38; src1 = 2, in all 2..2; src2 = 3e+38, in all 3e+38..3e+38" in hazard.message
+    )
 
 
 @SCHEDULES

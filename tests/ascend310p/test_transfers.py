@@ -70,7 +70,9 @@ def test_a_copy_of_what_is_in_ub_is_noted_and_the_result_is_the_same(schedule: s
     assert (noted(twice), noted(mended)) == (["redundant-transfer"], [])
     assert (twice.array("o")[0] == mended.array("o")[0]).all()
     ka.assert_no_redundant_transfers(mended)
-    with pytest.raises(AssertionError, match=r"^1 of redundant-transfer(.|\n)*DataCopy on MTE2 of block0, x\[0:256\] of GM"):
+    with pytest.raises(
+        AssertionError, match=r"^1 of redundant-transfer(.|\n)*DataCopy on MTE2 of block0, x\[0:256\] of GM"
+    ):
         ka.assert_no_redundant_transfers(twice)
 
 
@@ -88,7 +90,7 @@ def test_a_copy_that_nobody_reads_is_noted(schedule: str) -> None:
 
     assert (noted(more), noted(enough)) == (["dead-transfer"], [])
     ka.assert_no_dead_transfers(enough)
-    with pytest.raises(AssertionError, match="^1 of dead-transfer"):
+    with pytest.raises(AssertionError, match=r"^1 of dead-transfer"):
         ka.assert_no_dead_transfers(more)
 
 

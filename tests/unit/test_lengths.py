@@ -53,7 +53,9 @@ DEPENDS: dict[str, Callable[..., Any]] = {
 @DATA
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", DEPENDS)
-def test_a_stored_result_that_depends_on_them_is_found_and_a_masked_one_is_not(how: str, schedule: str, data: bool) -> None:
+def test_a_stored_result_that_depends_on_them_is_found_and_a_masked_one_is_not(
+    how: str, schedule: str, data: bool
+) -> None:
     def kernel(x: Any, w: Any, o: Any, mask: bool, *, tl: Any) -> None:
         tile = tl.load(x, (8, 8))
         tile = tl.where(rows_below(tl, 5), tile, 0.0) if mask else tile

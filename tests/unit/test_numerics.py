@@ -45,24 +45,32 @@ def kinds(run: Run) -> list[str]:
 
 Case = Callable[[Any, Any, Any, bool], Any]
 FAULTS: dict[str, tuple[str, str, Case]] = {
-    "-inf - -inf": ("first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), -INF) - (tl.full((8, 8), -INF) if bad else x)),
+    "-inf - -inf": (
+        "first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), -INF) - (tl.full((8, 8), -INF) if bad else x)
+    ),
     "0 * inf": ("first-nan", "mul", lambda tl, x, o, bad: (x * (0.0 if bad else 2.0)) * tl.full((8, 8), INF)),
     "0 / 0": ("first-nan", "div", lambda tl, x, o, bad: (x - x) / (x - x if bad else x)),
     "log of less than 0": ("first-nan", "log", lambda tl, x, o, bad: tl.log(x - (2.0 if bad else 0.5))),
     "a sum of both infinities": (
-        "first-nan", "sum", lambda tl, x, o, bad: tl.sum(tl.where(x < 2.0, INF, tl.where(x < 3.0, -INF if bad else 0.0, x)))
+        "first-nan", "sum",
+        lambda tl, x, o, bad: tl.sum(tl.where(x < 2.0, INF, tl.where(x < 3.0, -INF if bad else 0.0, x))),
     ),
-    "a number that is NaN with x": ("first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), INF) - (INF if bad else 1.0)),
+    "an infinite number": ("first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), INF) - (INF if bad else 1.0)),
     "x / 0": ("overflow", "div", lambda tl, x, o, bad: x / (x - (1.0 if bad else 0.5))),
     "exp": ("overflow", "exp", lambda tl, x, o, bad: tl.exp(x * (2.0 if bad else 1.0))),
     "mul": ("overflow", "mul", lambda tl, x, o, bad: x * (1e37 if bad else 1e36)),
     "a sum": ("overflow", "sum", lambda tl, x, o, bad: tl.sum(x * (1e36 if bad else 1e35))),
     "cast": ("overflow", "cast", lambda tl, x, o, bad: tl.cast(x * (1100.0 if bad else 1000.0), "float16")),
-    "out=": ("overflow", "mul", lambda tl, x, o, bad: tl.mul(x, 1100.0 if bad else 1000.0, out=tl.zeros((8, 8), "float16"))),
+    "out=": (
+        "overflow", "mul",
+        lambda tl, x, o, bad: tl.mul(x, 1100.0 if bad else 1000.0, out=tl.zeros((8, 8), "float16")),
+    ),
     "dot": ("overflow", "dot", lambda tl, x, o, bad: tl.dot(x * (1e18 if bad else 1e16), x * 1e18, trans_b=True)),
     "composite": (
         "overflow", "gemm",
-        lambda tl, x, o, bad: tl.wait(tl.composite("gemm", x * (1e36 if bad else 1e34), tl.ref(o, (8, 8)), trans_b=True)),
+        lambda tl, x, o, bad: tl.wait(
+            tl.composite("gemm", x * (1e36 if bad else 1e34), tl.ref(o, (8, 8)), trans_b=True)
+        ),
     ),
     "composite, epilogue": (
         "overflow", "gemm",
@@ -106,7 +114,10 @@ def test_the_message_has_the_element_its_operands_and_their_ranges() -> None:
 
     (hazard,) = run(kernel).hazards
     assert "div on MATH of PE0, scratch[" in hazard.message
-    assert "makes an infinity at element [2, 3] of (8, 8) float32: a = 20, in all 1..64; b = 0, in all -19..44" in hazard.message
+    assert (
+        "makes an infinity at element [2, 3] of (8, 8) float32: a = 20, in all 1..64; b = 0, in all -19..44"
+        in hazard.message
+    )
 
 
 def test_a_product_names_the_row_and_the_column() -> None:
@@ -163,7 +174,7 @@ def test_it_can_be_left_out(numerics: Any, found: list[str]) -> None:
 
 @pytest.mark.parametrize("numerics", ["precise", 1, None, 0])
 def test_what_is_no_choice_is_refused(numerics: Any) -> None:
-    with pytest.raises(LaunchError, match="numerics .* is none of True, 'precision', False"):
+    with pytest.raises(LaunchError, match=r"numerics .* is none of True, 'precision', False"):
         run(lambda x, o, *, tl: None, numerics=numerics)
 
 
@@ -217,7 +228,10 @@ def test_an_accumulator_in_bfloat16_that_stands_still() -> None:
     assert "a = 256, in all 256..256; b = 1" in hazard.message
 
 
-@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.floats(width=32, allow_nan=False, allow_infinity=False))
+@given(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
 @settings(max_examples=200, deadline=None)
 def test_a_vanished_operand_is_judged_exactly(one: float, other: float) -> None:
     a, b = np.float32(one), np.float32(other)
@@ -237,11 +251,15 @@ def test_a_vanished_operand_is_judged_exactly(one: float, other: float) -> None:
 
 
 VALUES = st.lists(
-    st.sampled_from([0.0, -0.0, 1.0, -1.0, 3e38, -3e38, 1e-38, INF, -INF, float("nan"), 88.0, 90.0]), min_size=6, max_size=6
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 3e38, -3e38, 1e-38, INF, -INF, float("nan"), 88.0, 90.0]),
+    min_size=6,
+    max_size=6,
 )
 
 
-@given(name=st.sampled_from(["add", "sub", "mul", "div", "exp", "tanh", "log"]), a=VALUES, b=VALUES, strict=st.booleans())
+@given(
+    name=st.sampled_from(["add", "sub", "mul", "div", "exp", "tanh", "log"]), a=VALUES, b=VALUES, strict=st.booleans()
+)
 @settings(max_examples=300, deadline=None)
 def test_element_by_element_the_processor_agrees(name: str, a: list[float], b: list[float], strict: bool) -> None:
     """NaN is new where IEEE 754 says invalid, an infinity where it says overflow or divide by zero."""

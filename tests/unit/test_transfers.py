@@ -51,7 +51,9 @@ def test_a_tile_that_is_there_already_is_noted_and_the_result_is_the_same(schedu
     assert once.notes == ()
     assert (twice.array("o") == once.array("o")).all()
     ka.assert_no_redundant_transfers(once)
-    with pytest.raises(AssertionError, match=r"^1 of redundant-transfer, expected 0\n\nredundant-transfer: load on DMA_R"):
+    with pytest.raises(
+        AssertionError, match=r"^1 of redundant-transfer, expected 0\n\nredundant-transfer: load on DMA_R"
+    ):
         ka.assert_no_redundant_transfers(twice)
 
 
@@ -80,7 +82,7 @@ def test_a_tile_that_nobody_reads_is_noted(schedule: str) -> None:
     assert enough.notes == ()
     assert (much.array("o") == enough.array("o")).all()
     ka.assert_no_dead_transfers(enough)
-    with pytest.raises(AssertionError, match="^1 of dead-transfer, expected 0"):
+    with pytest.raises(AssertionError, match=r"^1 of dead-transfer, expected 0"):
         ka.assert_no_dead_transfers(much)
 
 
@@ -118,7 +120,9 @@ def the_other_half(x: Any, o: Any, *, tl: Any) -> None:
     load(tl, x)  # half of it is there, and one transfer fetches all
 
 
-@pytest.mark.parametrize("kernel", [copy_is_overwritten, copy_is_recycled, source_is_written, another_pe, the_other_half])
+@pytest.mark.parametrize(
+    "kernel", [copy_is_overwritten, copy_is_recycled, source_is_written, another_pe, the_other_half]
+)
 def test_without_a_whole_standing_copy_there_is_nothing_to_note(kernel: Callable[..., None]) -> None:
     assert notes(kernel, grid=2) == []
 
@@ -139,7 +143,12 @@ def test_a_stream_of_what_the_kernel_has_is_noted_and_a_stream_of_a_stream_is_no
             tl.wait(tl.composite("gemm", a, tl.ref(x, (8, 8)), trans_b=True))
 
     (note,) = run(kernel, grid=2).notes
-    assert (note.kind, note.count, note.ops[0].kernel, note.ops[0].name) == ("redundant-transfer", 2, "PE0", "composite")
+    assert (note.kind, note.count, note.ops[0].kernel, note.ops[0].name) == (
+        "redundant-transfer",
+        2,
+        "PE0",
+        "composite",
+    )
 
 
 def test_overwritten_before_anybody_read_it() -> None:
