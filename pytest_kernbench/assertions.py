@@ -245,7 +245,8 @@ def assert_no_redundant_transfers(run: Run) -> None:
     """No transfer fetches what a copy on chip has: bytes of an unchanged tensor whose copy is alive and unchanged too.
 
     Raises AssertionError with every such note, both transfers in it; ValueError for a run with `check=False`, which was
-    not looked at. Panels of a composite leave no copy; one copy has to hold all of the transfer. ADR-0062, ADR-0060 B.4.
+    not looked at. Panels of a composite leave no copy; one copy has to hold all of a transfer.
+    ADR-0060 B.4, ADR-0062.
     """
     __tracebackhide__ = True
     _no_findings(run, ("redundant-transfer",))

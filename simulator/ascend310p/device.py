@@ -93,7 +93,8 @@ class Ascend310pCore:
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
         HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `numerics`:
         whether values are judged too; "precision" looks for lost digits as well. `log="data"` leaves Set, Wait and
-        barriers out of the log. Raises KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
+        barriers out of the log. Raises KernelError at what the device refuses, DeadlockError, LivelockError,
+        LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -297,7 +298,8 @@ class Launch:
         return dict(zip(self._call.kwargs, self._given(asc, tuple(self._call.kwargs.values())), strict=True))
 
     def _name_of(self, row: int) -> str:
-        return str(self.log.names.values[self.log.descriptor_of(row).name])
+        name: str = self.log.names.values[self.log.descriptor_of(row).name]
+        return name
 
     def _about(self, row: int, lo: int, hi: int) -> Involved:
         """A row as one side of a finding, about bytes of the core's addresses."""

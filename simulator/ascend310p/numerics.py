@@ -108,8 +108,8 @@ class CoreNumerics:
     def scalar(self, value: Any, row: int, lo: int, hi: int) -> None:
         """A value of S is stored or used: is it what its arithmetic made?
 
-        Taken to be if it is of that kind: an infinity that is meant, said after arithmetic that made another one and threw
-        it away, is taken for that.
+        Taken to be if it is of that kind: an infinity that is meant, said after arithmetic that made another one and
+        threw it away, is taken for that one.
         """
         kind = "first-nan" if np.isnan(value) else "overflow" if np.isinf(value) else ""
         site = self.pending.pop(kind, None)

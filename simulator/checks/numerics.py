@@ -49,27 +49,36 @@ def each_to_each(name: str, values: Any, shape: Index) -> Operand:
 
 def along(name: str, values: Array, axis: int) -> Operand:
     """The operand of a reduction along `axis`, which stays with size 1."""
-    return Operand(
-        name, values, lambda mask: mask.any(axis, keepdims=True),
-        lambda at: values[(*at[:axis], slice(None), *at[axis + 1 :])],
-    )  # fmt: skip
+
+    def pick(at: Index) -> Array:
+        which: tuple[Any, ...] = (*at[:axis], slice(None), *at[axis + 1 :])
+        found: Array = values[which]
+        return found
+
+    return Operand(name, values, lambda mask: _any(mask, axis), pick)
 
 
 def in_groups(name: str, values: Array, groups: int, results: int) -> Operand:
     """`groups` runs of elements, each of which makes `results` results."""
     rows = values.reshape(groups, -1)
-    return Operand(name, values, lambda mask: mask.reshape(groups, -1).any(1).repeat(results),
-                   lambda at: rows[at[0] // results])  # fmt: skip
+    return Operand(
+        name, values, lambda mask: _any(mask.reshape(groups, -1), 1)[:, 0].repeat(results),
+        lambda at: rows[at[0] // results],
+    )  # fmt: skip
 
 
 def left_factor(values: Array) -> Operand:
     """`a` [M, K] of a product."""
-    return Operand("a", values, lambda mask: mask.any(1)[:, None], lambda at: values[at[0]])
+    return Operand("a", values, lambda mask: _any(mask, 1), lambda at: values[at[0]])
 
 
 def right_factor(values: Array) -> Operand:
     """`b` [K, N] of a product."""
-    return Operand("b", values, lambda mask: mask.any(0)[None, :], lambda at: values[:, at[1]])
+    return Operand("b", values, lambda mask: _any(mask, 0), lambda at: values[:, at[1]])
+
+
+def _any(mask: Array, axis: int) -> Array:
+    return np.logical_or.reduce(mask, axis=axis, keepdims=True)
 
 
 class Fault(NamedTuple):

@@ -155,7 +155,8 @@ class Shadow(Observer):
                     self._note("uninitialised-read", memory, row, at, hi, fact)
                 at = self._depends(memory, lo, hi, outputs[memory])
                 if at >= 0:
-                    fact = f"keeps in {memory.name} what depends on bytes behind a tensor's valid length; mask the tail off"
+                    what = "what depends on bytes behind a tensor's valid length"
+                    fact = f"keeps in {memory.name} {what}; mask the tail off"
                     self._note("past-logical-length", memory, row, at, hi, fact)
         self._carried.clear()
 

@@ -59,18 +59,8 @@ class Unit:
     """
 
     __slots__ = (
-        "_busy",
-        "_cells",
-        "_computed",
-        "_extra",
-        "_flying",
-        "_lazy",
-        "_queue",
-        "_sim",
-        "clock",
-        "kind",
-        "name",
-    )
+        "_busy", "_cells", "_computed", "_extra", "_flying", "_lazy", "_queue", "_sim", "clock", "kind", "name",
+    )  # fmt: skip
 
     def __init__(self, sim: Simulation, log: OpLog, name: str, kind: int) -> None:
         self.name = name

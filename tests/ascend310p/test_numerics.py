@@ -1,4 +1,4 @@
-"""The first bad value of a core is found where V or S makes it, in place or not, whole or by lanes, under every schedule.
+"""The first bad value of a core is found where V or S makes it, in place or not, under every schedule.
 
 The processor's flags say when to look: every fault here has to raise one, and its mended counterpart is clean.
 """

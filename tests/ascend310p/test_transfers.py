@@ -90,7 +90,7 @@ def test_a_copy_that_nobody_reads_is_noted(schedule: str) -> None:
 
     assert (noted(more), noted(enough)) == (["dead-transfer"], [])
     ka.assert_no_dead_transfers(enough)
-    with pytest.raises(AssertionError, match="^1 of dead-transfer"):
+    with pytest.raises(AssertionError, match=r"^1 of dead-transfer"):
         ka.assert_no_dead_transfers(more)
 
 

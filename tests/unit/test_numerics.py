@@ -45,24 +45,32 @@ def kinds(run: Run) -> list[str]:
 
 Case = Callable[[Any, Any, Any, bool], Any]
 FAULTS: dict[str, tuple[str, str, Case]] = {
-    "-inf - -inf": ("first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), -INF) - (tl.full((8, 8), -INF) if bad else x)),
+    "-inf - -inf": (
+        "first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), -INF) - (tl.full((8, 8), -INF) if bad else x)
+    ),
     "0 * inf": ("first-nan", "mul", lambda tl, x, o, bad: (x * (0.0 if bad else 2.0)) * tl.full((8, 8), INF)),
     "0 / 0": ("first-nan", "div", lambda tl, x, o, bad: (x - x) / (x - x if bad else x)),
     "log of less than 0": ("first-nan", "log", lambda tl, x, o, bad: tl.log(x - (2.0 if bad else 0.5))),
     "a sum of both infinities": (
-        "first-nan", "sum", lambda tl, x, o, bad: tl.sum(tl.where(x < 2.0, INF, tl.where(x < 3.0, -INF if bad else 0.0, x)))
+        "first-nan", "sum",
+        lambda tl, x, o, bad: tl.sum(tl.where(x < 2.0, INF, tl.where(x < 3.0, -INF if bad else 0.0, x))),
     ),
-    "a number that is NaN with x": ("first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), INF) - (INF if bad else 1.0)),
+    "an infinite number": ("first-nan", "sub", lambda tl, x, o, bad: tl.full((8, 8), INF) - (INF if bad else 1.0)),
     "x / 0": ("overflow", "div", lambda tl, x, o, bad: x / (x - (1.0 if bad else 0.5))),
     "exp": ("overflow", "exp", lambda tl, x, o, bad: tl.exp(x * (2.0 if bad else 1.0))),
     "mul": ("overflow", "mul", lambda tl, x, o, bad: x * (1e37 if bad else 1e36)),
     "a sum": ("overflow", "sum", lambda tl, x, o, bad: tl.sum(x * (1e36 if bad else 1e35))),
     "cast": ("overflow", "cast", lambda tl, x, o, bad: tl.cast(x * (1100.0 if bad else 1000.0), "float16")),
-    "out=": ("overflow", "mul", lambda tl, x, o, bad: tl.mul(x, 1100.0 if bad else 1000.0, out=tl.zeros((8, 8), "float16"))),
+    "out=": (
+        "overflow", "mul",
+        lambda tl, x, o, bad: tl.mul(x, 1100.0 if bad else 1000.0, out=tl.zeros((8, 8), "float16")),
+    ),
     "dot": ("overflow", "dot", lambda tl, x, o, bad: tl.dot(x * (1e18 if bad else 1e16), x * 1e18, trans_b=True)),
     "composite": (
         "overflow", "gemm",
-        lambda tl, x, o, bad: tl.wait(tl.composite("gemm", x * (1e36 if bad else 1e34), tl.ref(o, (8, 8)), trans_b=True)),
+        lambda tl, x, o, bad: tl.wait(
+            tl.composite("gemm", x * (1e36 if bad else 1e34), tl.ref(o, (8, 8)), trans_b=True)
+        ),
     ),
     "composite, epilogue": (
         "overflow", "gemm",
@@ -166,7 +174,7 @@ def test_it_can_be_left_out(numerics: Any, found: list[str]) -> None:
 
 @pytest.mark.parametrize("numerics", ["precise", 1, None, 0])
 def test_what_is_no_choice_is_refused(numerics: Any) -> None:
-    with pytest.raises(LaunchError, match="numerics .* is none of True, 'precision', False"):
+    with pytest.raises(LaunchError, match=r"numerics .* is none of True, 'precision', False"):
         run(lambda x, o, *, tl: None, numerics=numerics)
 
 

@@ -82,7 +82,7 @@ def test_a_tile_that_nobody_reads_is_noted(schedule: str) -> None:
     assert enough.notes == ()
     assert (much.array("o") == enough.array("o")).all()
     ka.assert_no_dead_transfers(enough)
-    with pytest.raises(AssertionError, match="^1 of dead-transfer, expected 0"):
+    with pytest.raises(AssertionError, match=r"^1 of dead-transfer, expected 0"):
         ka.assert_no_dead_transfers(much)
 
 
