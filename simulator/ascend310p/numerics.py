@@ -61,14 +61,14 @@ class CoreNumerics:
     def raised(self, what: str, frame: FrameType) -> None:
         """A floating-point flag, in what `frame` called."""
         before: Array | None = None
-        for frame in _frames(frame):
-            if not frame.f_code.co_filename.startswith(SIMULATOR):
+        for each in _frames(frame):
+            if not each.f_code.co_filename.startswith(SIMULATOR):
                 kind = "first-nan" if what.startswith("invalid") else "overflow"
-                self.pending[kind] = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+                self.pending[kind] = Site(each.f_code.co_filename, each.f_lineno, each.f_code.co_name)
                 return
-            if frame.f_code is WATCHED:
-                before = frame.f_locals["before"]
-            effect = _effect_in(frame)
+            if each.f_code is WATCHED:
+                before = each.f_locals["before"]
+            effect = _effect_in(each)
             if effect is not None:
                 if effect[2] != self._row:
                     self._row = effect[2]

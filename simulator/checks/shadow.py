@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ REPORTS = {
     NOTHING: ("uninitialised-read", "reads bytes that nothing has written; write them first (DataCopy, Duplicate)"),
     PAST: ("past-logical-length", "computes with bytes from behind a tensor's valid length; mask the tail off"),
 }
+
+
+@lru_cache(4096)
+def run_of(value: int, size: int) -> bytes:
+    """`size` bytes of shadow that are alike."""
+    return bytes([value]) * size
 
 
 class Memory:
@@ -121,9 +128,9 @@ class Shadow(Observer):
     def write(self, memory: Memory, lo: int, hi: int, owner: int = 0) -> None:
         lo -= memory.base
         hi -= memory.base
-        memory.valid[lo:hi] = b"\x01" * (hi - lo)
+        memory.valid[lo:hi] = run_of(VALID, hi - lo)
         if memory.writers is not None:
-            memory.writers[lo:hi] = bytes([owner]) * (hi - lo)
+            memory.writers[lo:hi] = run_of(owner, hi - lo)
 
     def copy(self, source: Memory, lo: int, target: Memory, to: int, size: int, row: int, owner: int = 0) -> None:
         """Bytes move with what is known of them."""
