@@ -84,8 +84,8 @@ class Ascend310pCore:
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | None = None, block_dim: int | None = None,
         schedule: str = "model", seed: int = 0, data: bool | None = None, check: bool | str = True,
-        numerics: bool | str = True, log: bool | str = True, max_cycles: int = 2**31 - 2,
-        max_ops: int = 200_000_000, **kwargs: Any,
+        numerics: bool | str = True, log: bool | str = True, part: tuple[int, int] = (0, 1),
+        max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, asc=..., **kwargs)` once a block; tensors among the arguments become pointers into GM.
 
@@ -93,8 +93,9 @@ class Ascend310pCore:
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
         HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `numerics`:
         whether values are judged too; "precision" looks for lost digits as well. `log="data"` leaves Set, Wait and
-        barriers out of the log. Raises KernelError at what the device refuses, DeadlockError, LivelockError,
-        LaunchError.
+        barriers out of the log. `part=(1, 3)`: only the second third of the cores, with their blocks, so that processes
+        can share a launch; blocks of different parts see nothing of each other. Raises KernelError at what
+        the device refuses, DeadlockError, LivelockError, LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -105,13 +106,16 @@ class Ascend310pCore:
         if grid is not None and block_dim is not None:
             raise LaunchError(f"grid={grid!r} and block_dim={block_dim!r} are two names of one number: give one")
         arguments.numerics(numerics)
+        which, parts = _part(part)
         call = arguments.call(kernel, args, kwargs, language="asc")
         tensors = self._named((*call.args, *call.kwargs.values()))
         with_data = any(tensor.filled for tensor in tensors.values()) if data is None else data
         blocks = arguments.number("grid", (grid if grid is not None else block_dim) or 1, 1, MOST_BLOCKS)
+        here = [block for block in range(blocks) if block % self.spec.cores % parts == which]
         launch = Launch(
-            self.spec, call, tensors, blocks, schedule, seed, with_data, bool(check), check and numerics, log is True,
-            arguments.number("max_cycles", max_cycles, 1, 2**31 - 2), arguments.number("max_ops", max_ops, 1),
+            self.spec, call, tensors, blocks, here, schedule, seed, with_data, bool(check), check and numerics,
+            log is True, arguments.number("max_cycles", max_cycles, 1, 2**31 - 2),
+            arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
         launch.go()
         hazards = tuple(launch.findings)
@@ -136,8 +140,9 @@ class Launch:
     """One run: its blocks in order, one log, one list of findings."""
 
     def __init__(
-        self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, schedule: str,
-        seed: int, data: bool, checked: bool, numerics: bool | str, syncs: bool, max_cycles: int, max_ops: int,
+        self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, here: Sequence[int],
+        schedule: str, seed: int, data: bool, checked: bool, numerics: bool | str, syncs: bool, max_cycles: int,
+        max_ops: int,
     ) -> None:  # fmt: skip
         self.spec = spec
         self.log = CompactLog()
@@ -149,6 +154,7 @@ class Launch:
         self._call = call
         self._tensors = tensors
         self._blocks = blocks
+        self._here = here  # the blocks of the grid that this run has
         self._late = schedule == "late"
         self._seed = seed
         try:
@@ -192,7 +198,7 @@ class Launch:
         with _listening(hearers), _counting_findings(self):
             memories = self._memories()
             try:
-                for block in range(self._blocks):
+                for block in self._here:
                     self._run_block(block, memories)
             finally:
                 self.findings += [] if self._numerics is None else self._numerics.findings()
@@ -343,6 +349,14 @@ def _counting_findings(launch: Launch) -> Iterator[None]:
 def _lines(hazard: Hazard) -> tuple[Any, ...]:
     """What makes two findings of different blocks the same."""
     return (hazard.kind, *[(op.name, op.site) for op in hazard.ops]) if hazard.ops else (hazard.kind, hazard.message)
+
+
+def _part(given: object) -> tuple[int, int]:
+    """Which part, of how many."""
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise LaunchError(f"part {given!r} is no pair: give which and of how many, such as (0, 2)")
+    many = arguments.number("part: of how many", given[1], 1)
+    return arguments.number("part: which", given[0], 0, many - 1), many
 
 
 def _dtype(given: object) -> Any:

@@ -26,8 +26,8 @@ MOST_PREPARED = 65_536
 class Prepared(NamedTuple):
     """A call on certain views. `dubious`: its operands have a finding, which is made each time.
 
-    `buffers`: of queues, which a FreeTensor may have given back, each with the operand's name. `looks` and `leaves`: the
-    shadow of a call in order, of what it reads and of what it writes.
+    `buffers`: of queues, which a FreeTensor may have given back, each with the operand's name. `looks` and `leaves`:
+    the shadow of a call in order, of what it reads and of what it writes.
     """
 
     plan: VectorPlan
@@ -103,7 +103,7 @@ class VectorIssue(BitPlans):
                 transfers.overwritten(lo, hi)
         valid, writers = judges.ub.valid, judges.ub.writers
         for lo, ones, own in said.looks:
-            if not valid.startswith(ones, lo) or (own is not None and not writers.startswith(own, lo)):
+            if not valid.startswith(ones, lo) or (own is not None and not (writers or b"").startswith(own, lo)):
                 self._judge(row, plan, dst, sources, writes)
                 return
         if plan.workspace:
