@@ -162,6 +162,32 @@ def test_the_operands_of_an_op_in_place_are_those_before_it(schedule: str) -> No
 
 
 @SCHEDULES
+def test_an_op_in_place_whose_result_would_hide_it(schedule: str) -> None:
+    """1 / 0 is infinite, and 1 / that is 0: the operand counts, not what is left of it."""
+
+    def kernel(x: Any, o: Any, *, asc: Any) -> None:
+        ub = Buffers(asc)
+        zeros, ones = ub.full(0, 0.0), ub.full(1, 1.0)
+        ub("Div", zeros, ones, zeros, 64)
+
+    assert kinds(run(kernel, schedule=schedule)) == ["overflow"]
+
+
+@SCHEDULES
+def test_an_op_that_goes_wrong_in_two_ways_is_one_fault(schedule: str) -> None:
+    def kernel(x: Any, o: Any, *, asc: Any) -> None:
+        ub = Buffers(asc)
+        ones, zeros = ub.full(0, 1.0), ub.full(1, 0.0)
+        ub("Duplicate", ones, 0.0, 8)
+        ub("Div", ub.floats[2], ones, zeros, 64)
+
+    (hazard,) = run(kernel, schedule=schedule).hazards
+    assert hazard.kind == "first-nan"
+    assert "makes NaN at element [0] of (64,) float32 (one of 8)" in hazard.message
+    assert "later ops" not in hazard.message
+
+
+@SCHEDULES
 def test_masks_of_minus_infinity_are_inputs(schedule: str) -> None:
     def kernel(x: Any, o: Any, *, asc: Any) -> None:
         ub = Buffers(asc)

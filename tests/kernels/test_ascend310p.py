@@ -86,6 +86,8 @@ def test_results_are_right_and_nothing_is_found(case: Any) -> None:
     bound = float(np.abs(expected).max()) * HALF_ULP * 1.01
     ka.assert_matches_reference(run, "y", expected, bound, how="float64, one rounding to half")
     assert not run.hazards
+    ka.assert_no_redundant_transfers(run)
+    ka.assert_no_dead_transfers(run)
 
 
 @pytest.mark.adr("0310", "3.11")

@@ -50,6 +50,7 @@ DEPENDS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.adr("0003", "4")
 @DATA
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", DEPENDS)

@@ -127,6 +127,16 @@ def test_without_a_whole_standing_copy_there_is_nothing_to_note(kernel: Callable
     assert notes(kernel, grid=2) == []
 
 
+def test_a_copy_in_the_scratch_of_another_pe_is_none() -> None:
+    chip = AhbmChip()
+    x = chip.tensor("x", (8, 8), "float32", X, 0)  # one part, that both read
+
+    def kernel(x: Any, *, tl: Any) -> None:
+        load(tl, x)
+
+    assert chip.run(kernel, x, grid=2).notes == ()
+
+
 def test_a_part_of_the_source_that_was_written_elsewhere_leaves_the_copy() -> None:
     def kernel(x: Any, o: Any, *, tl: Any) -> None:
         rows = tl.wait(tl.load(x, (4, 8)))
