@@ -91,7 +91,7 @@ def report(options: argparse.Namespace, parts: Sequence[Part], took: float) -> s
     checks = "on" if options.checks else "off"
     return (
         f"{options.tokens} tokens, {options.heads} value heads, checkers {checks}, {options.workers} processes: "
-        f"{took:.0f} s, {peak:.0f} MiB at most in one; {max(each.cycles for each in parts)} cycles on the slowest core, "
+        f"{took:.0f} s, {peak:.0f} MiB at most in one; {max(each.cycles for each in parts)} cycles on the last core, "
         f"{sum(each.rows for each in parts)} rows of log"
     )
 
