@@ -24,14 +24,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _add_mutation_options(group: pytest.OptionGroup) -> None:
-    what = "mutate the kernels that the selected tests run, and report mutants that no test notices; with xdist's -n in as many processes"
+    what = (
+        "mutate the kernels that the selected tests run, and report what no test notices; -n tells how many at a time"
+    )
     group.addoption("--kernbench-mutate", action="store_true", help=what)
     group.addoption(
         "--kernbench-mutate-time", type=float, metavar="SECONDS", help="stop after so long; a second run goes on"
     )
     group.addoption(
         "--kernbench-mutate-only", action="append", metavar="NAME",
-        help="mutate only modules, functions, files or mutant ids that contain NAME or match it as a pattern (repeatable)",
+        help="mutate only modules, functions, files or ids of mutants that contain NAME or match it (repeatable)",
     )  # fmt: skip
     group.addoption(
         "--kernbench-mutate-results", default=".kernbench-mutate.jsonl", metavar="FILE",

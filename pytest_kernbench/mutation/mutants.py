@@ -6,6 +6,7 @@ The same source always has the same mutants, in the order of its text. PYTEST_DO
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -57,12 +58,8 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
         line = getattr(first, "lineno", place.statement)
         after = "; ".join("pass" if each is None else syntax.text(_placed(each, first)) for each in edit.values())
         before = "; ".join(map(syntax.text, edit)) if instead is None or len(edit) > 1 else syntax.text(first)
-        found.append(
-            Mutant(
-                f"{name}:{seen[name]}", number, kind, module, place.function, line, place.statement, before, after,
-                lines[line - 1].strip(),
-            )  # fmt: skip
-        )
+        where = (module, place.function, line, place.statement)
+        found.append(Mutant(f"{name}:{seen[name]}", number, kind, *where, before, after, lines[line - 1].strip()))
     return found
 
 
@@ -116,7 +113,7 @@ def _is_the_same(edit: Edit) -> bool:
 
 
 def _following(tree: ast.AST) -> Mapping[ast.AST, ast.stmt]:
-    return {one: other for block in syntax.blocks(tree) for one, other in zip(block, block[1:], strict=False)}
+    return {one: other for block in syntax.blocks(tree) for one, other in itertools.pairwise(block)}
 
 
 def _above(tree: ast.AST) -> Mapping[ast.AST, ast.AST]:

@@ -7,7 +7,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_kernbench.mutation.syntax import (
@@ -26,6 +26,11 @@ Edit = Mapping[ast.AST, ast.AST | None]
 """What stands in place of some nodes; None for a statement that goes."""
 
 COMMUTES_NOT = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)
+OPERANDS = {
+    "sub": (0, 1), "div": (0, 1), "dot": (0, 1), "where": (1, 2), "composite": (1, 2),
+    "Sub": (1, 2), "Div": (1, 2), "Select": (2, 3),
+}  # fmt: skip
+"""Which two arguments of a call are not the same both ways round."""
 LOOSER = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 OPPOSITE = {"N": "S", "S": "N", "E": "W", "W": "E"}
 MESSAGES = {"send", "recv", "recv_async"}
@@ -63,6 +68,10 @@ class Around:
 
 
 Operator = Callable[[ast.AST, Around], Iterator[Edit]]
+
+
+def _each(node: ast.AST, instead: Iterable[ast.AST]) -> Iterator[Edit]:
+    return ({node: made} for made in instead)
 
 
 def drop_wait(node: ast.AST, around: Around) -> Iterator[Edit]:
@@ -126,9 +135,9 @@ def swap_direction(node: ast.AST, around: Around) -> Iterator[Edit]:
 
 
 def off_by_one(node: ast.AST, around: Around) -> Iterator[Edit]:
-    """A loop misses its first or last step or takes one more; a bound is met too early or too late; a count is short."""
+    """A loop misses its first or last step or takes one more; a bound is met a step early or late; counts are short."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
-        yield from ({node: each} for each in _ranges(node))
+        yield from _each(node, _ranges(node))
     elif isinstance(node, ast.Compare):
         for at, operator in enumerate(node.ops):
             if type(operator) in LOOSER:
@@ -138,7 +147,7 @@ def off_by_one(node: ast.AST, around: Around) -> Iterator[Edit]:
     elif isinstance(node, ast.UnaryOp) and (down := _rounded_up(node)) is not None:
         yield {node: same(down)}
     elif isinstance(node, ast.Call):
-        yield from ({node: each} for each in _short_counts(node))
+        yield from _each(node, _short_counts(node))
 
 
 def _ranges(call: ast.Call) -> Iterator[ast.Call]:
@@ -179,7 +188,7 @@ def drop_bound(node: ast.AST, around: Around) -> Iterator[Edit]:
     """One side of a `min` or `max` of two is forgotten: the last tile is as wide as the others."""
     is_bound = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
     if is_bound and isinstance(node, ast.Call) and len(node.args) == 2 and plain_arguments(node, 2):
-        yield from ({node: same(each)} for each in node.args)
+        yield from _each(node, map(same, node.args))
 
 
 def drop_mask(node: ast.AST, around: Around) -> Iterator[Edit]:
@@ -246,13 +255,10 @@ def skip_scope(node: ast.AST, around: Around) -> Iterator[Edit]:
 
 def swap_operands(node: ast.AST, around: Around) -> Iterator[Edit]:
     """a - b is b - a, and so for every operation that is not the same both ways round."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, COMMUTES_NOT):
-        if ast.dump(node.left) != ast.dump(node.right) and not _is_rounding(node, around):
-            yield {node: ast.BinOp(same(node.right), same(node.op), same(node.left))}
-    pairs = {"sub": (0, 1), "div": (0, 1), "dot": (0, 1), "where": (1, 2), "composite": (1, 2)}
-    pairs |= {"Sub": (1, 2), "Div": (1, 2), "Select": (2, 3)}
-    if isinstance(node, ast.Call) and method(node) in pairs:
-        one, other = pairs[method(node)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, COMMUTES_NOT) and not _is_rounding(node, around):
+        yield {node: ast.BinOp(same(node.right), same(node.op), same(node.left))}
+    elif isinstance(node, ast.Call) and method(node) in OPERANDS:
+        one, other = OPERANDS[method(node)]
         if plain_arguments(node, other + 1):
             made = with_argument(node, one, same(node.args[other]))
             made.args[other] = same(node.args[one])
@@ -280,9 +286,8 @@ def accumulator_dtype(node: ast.AST, around: Around) -> Iterator[Edit]:
 
 def single_buffer(node: ast.AST, around: Around) -> Iterator[Edit]:
     """One buffer less: a ping-pong is played with one, a ring has a slot less, a kernel runs less far ahead."""
-    if isinstance(node, ast.Call) and method(node) == "InitBuffer" and plain_arguments(node, 3):
-        yield from _fewer(node.args[1], 1)
-    elif isinstance(node, ast.Call) and method(node) == "TQue" and plain_arguments(node, 2):
+    arguments = {"InitBuffer": 3, "TQue": 2}.get(method(node), 0)
+    if isinstance(node, ast.Call) and arguments and plain_arguments(node, arguments):
         yield from _fewer(node.args[1], 1)
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.BinOp) and isinstance(node.slice.op, ast.Mod):
         yield from _fewer(node.slice.right, 1)

@@ -41,12 +41,13 @@ class Progress:
 
     def _line(self, text: str) -> None:
         if self._terminal is not None:
-            self._terminal.ensure_newline()
             self._terminal.write_line(text)
 
     def learning(self, unknown: int, tests: int) -> None:
         """`unknown` of so many tests are to be run of kernels as they are."""
-        self._line(f"kernel mutation: {unknown} of {tests} tests to run first" + (", the others are known" * (unknown < tests)))
+        self._line(
+            f"kernel mutation: {unknown} of {tests} tests to run first{', the others are known' * (unknown < tests)}"
+        )
         if self._terminal is not None:
             self._terminal.showfspath = False
 
@@ -63,6 +64,7 @@ class Progress:
         self._waiting = waiting
         files = len({each.module for each in state.mutants.values()})
         known = len(state.verdicts)
+        self._line("")  # ends the dots
         self._line(f"kernel mutation: {len(state.mutants)} mutants of {files} modules, {known} of them known")
 
     def show(self, state: State) -> None:
@@ -71,7 +73,8 @@ class Progress:
         if now - self._shown >= EVERY:
             self._shown = now
             minutes = (now - self._began) / 60
-            self._line(f"  {state.tried} of {self._waiting} tried, {state.tried / minutes:.0f} a minute: {_counts(state)}")
+            tried = f"{state.tried} of {self._waiting} tried, {state.tried / minutes:.0f} a minute"
+            self._line(f"  {tried}: {_counts(state)}")
 
 
 def _counts(state: State) -> str:

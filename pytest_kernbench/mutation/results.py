@@ -64,7 +64,8 @@ def mutant_key(mutant: Mutant, source: str) -> str:
 
 def test_key(item: pytest.Item) -> str:
     """Names the files that a test is made of: its own, and the `conftest.py` above it."""
-    folders = [each for each in item.path.parents if each == item.config.rootpath or item.config.rootpath in each.parents]
+    root = item.config.rootpath
+    folders = [each for each in item.path.parents if root in (each, *each.parents)]
     files = [item.path, *(folder / "conftest.py" for folder in folders)]
     return name_of(*(_content(file) for file in files))
 

@@ -1,6 +1,6 @@
-"""A mutation run in place of a test run: learn what each test reaches, then try each mutant on the tests that reach it.
+"""A mutation run in place of a test run: learn what each test reaches, then try every mutant on those that reach it.
 
-The process that collects runs no test itself, so that every child starts from kernels nobody has run. PYTEST_DONT_REWRITE
+The process that collects runs no test: every child starts from kernels that nobody has run. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def install(config: pytest.Config) -> None:
         raise pytest.UsageError("--kernbench-mutate and --snapshot-update: goldens are not to be those of mutants")
     options = options_of(config)
     if hasattr(config.option, "tx"):
-        config.option.dist, config.option.tx = "no", []
+        config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     config.pluginmanager.register(MutationRun(config, options), "kernbench-mutation")
 
 

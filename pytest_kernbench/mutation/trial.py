@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def result(self) -> str:
-        """"passed" if it did in the ordinary way; "failed", or "other" for skips and expected failures."""
+        """ "passed" if it did in the ordinary way; "failed", or "other" for skips and expected failures."""
         if any(report.failed for report in self.reports):
             return "failed"
         plain = all(report.passed and not hasattr(report, "wasxfail") for report in self.reports)

@@ -62,7 +62,7 @@ class Watch:
             self._wrap(type(on))  # a device of the user's
             return called(runner, kernel, *args, on=on, **kwargs)
 
-        RunKernel.__call__ = call  # type: ignore[method-assign]
+        RunKernel.__call__ = call  # type: ignore[method-assign,assignment]
 
     def _wrap(self, device: Any) -> None:
         if any(each in self._devices for each in device.__mro__):
