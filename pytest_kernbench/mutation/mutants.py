@@ -65,13 +65,18 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
 
 def mutated_code(source: str, file: str, number: int) -> CodeType:
     """The module's code with mutant `number` in it."""
+    return compile(mutated(source, number), file, "exec")
+
+
+def mutated(source: str, number: int) -> ast.Module:
+    """The module with mutant `number` in it, every line where it was."""
     tree = ast.parse(source)
     place, _, edit = next(each for at, each in enumerate(_edits(tree)) if at == number)
     mentioned = sorted(syntax.names(ast.Module(place.inner.body, [])) - syntax.names(place.inner.args))
     _Replace(edit).visit(tree)
     if "<locals>" in place.function:
         place.inner.body.append(_mention(mentioned))
-    return compile(ast.fix_missing_locations(tree), file, "exec")
+    return ast.fix_missing_locations(tree)
 
 
 def _mention(names: list[str]) -> ast.stmt:
