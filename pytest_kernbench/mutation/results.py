@@ -24,7 +24,10 @@ KILLED, SURVIVED, EQUIVALENT, UNREACHED = "killed", "survived", "equivalent", "u
 
 @dataclass(frozen=True)
 class Learnt:
-    """A test with kernels as they are. `key` names its own files, `sources` those of the kernels it reaches."""
+    """A test with kernels as they are: the lines it reached while a device ran, and those it touched at any time.
+
+    `key` names its own files, `sources` what the modules it touched were.
+    """
 
     test: str
     key: str
@@ -32,6 +35,7 @@ class Learnt:
     seconds: float
     runs: str
     reached: Mapping[str, list[int]]
+    touched: Mapping[str, list[int]]
     files: Mapping[str, str]
     sources: Mapping[str, str]
 

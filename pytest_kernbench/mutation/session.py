@@ -31,6 +31,7 @@ from pytest_kernbench.mutation.results import (
     name_of,
     test_key,
 )
+from pytest_kernbench.mutation.watching import Probes
 
 FIRST_LIMIT = 120.0  # seconds for a child to be ready
 PATIENT, SLOWER = 10.0, 10.0  # a test of a mutant may take 10 s and 10 times what it takes of the kernel
@@ -138,7 +139,6 @@ class MutationRun:
     # Tests, of kernels as they are
 
     def _learn(self, session: pytest.Session, pool: Pool, results: Results) -> bool:
-        tests = _test_files(session)
         unknown: dict[Path, list[pytest.Item]] = {}
         for item in session.items:
             known = results.learnt.get(item.nodeid)
@@ -148,21 +148,28 @@ class MutationRun:
                 unknown.setdefault(item.path, []).append(item)
         waiting = deque(unknown.values())
 
+        probes = Probes(_test_files(session))
+        if waiting:
+            probes.put_in(sources.own_modules(probes.tests))
+
         def more() -> Task | None:
-            return self._lesson(session, waiting, tests, results) if waiting else None
+            return self._lesson(session, waiting, probes, results) if waiting else None
 
         self.progress.learning(sum(map(len, waiting)), len(session.items))
-        return pool.run(more, lambda: None)
+        try:
+            return pool.run(more, lambda: None)
+        finally:
+            probes.take_out()
 
     def _lesson(
-        self, session: pytest.Session, waiting: deque[list[pytest.Item]], tests: set[str], results: Results
+        self, session: pytest.Session, waiting: deque[list[pytest.Item]], probes: Probes, results: Results
     ) -> Task:
         items = waiting.popleft()
         under_way: list[str] = []
         left = [item.nodeid for item in items]
 
         def work(say: Say) -> None:
-            trial.learn(session, items, tests, say)
+            trial.learn(session, items, probes, say)
 
         def hear(message: Message) -> None:
             if "start" in message:
@@ -186,7 +193,7 @@ class MutationRun:
         item, files = self._items[message["test"]], message["files"]
         found = Learnt(
             message["test"], test_key(item), message["result"], message["seconds"], message["runs"],
-            message["reached"], files, {each: _digest_of(file) for each, file in files.items()},
+            message["reached"], message["touched"], files, {each: _digest_of(file) for each, file in files.items()},
         )  # fmt: skip
         self._take(found)
         if found.result != "failed":
@@ -200,22 +207,24 @@ class MutationRun:
     # Mutants
 
     def _list_mutants(self) -> None:
-        """The mutants of every function that a test reaches while a kernel runs, and the tests that reach each."""
+        """The mutants of functions that are reached while a device runs, and the tests that go there at any time."""
         state = self.state
-        reaching: dict[tuple[str, int], list[str]] = {}
-        for found in state.learnt.values():
-            for module, lines in found.reached.items():
-                if sources.importable(module, found.files[module]):
-                    state.files[module] = found.files[module]
-                    for line in lines if found.result == "passed" else ():
-                        reaching.setdefault((module, line), []).append(found.test)
-        for module, file in sorted(state.files.items()):
-            found_here = mutants_of(Path(file).read_text(encoding="utf-8"), module)
-            entered = {each.function for each in found_here if (module, each.statement) in reaching}
+        good = [found for found in state.learnt.values() if found.result == "passed"]
+        reached = {(module, line) for found in good for module, lines in found.reached.items() for line in lines}
+        touching: dict[tuple[str, int], list[str]] = {}
+        for found in good:
+            for module, lines in found.touched.items():
+                for line in lines:
+                    touching.setdefault((module, line), []).append(found.test)
+        files = {module: found.files[module] for found in good for module in found.reached}
+        state.files = {module: file for module, file in sorted(files.items()) if sources.importable(module, file)}
+        for module, file in state.files.items():
+            found_here = mutants_of(_text(file), module)
+            entered = {each.function for each in found_here if (module, each.statement) in reached}
             for mutant in found_here:
                 if mutant.function in entered and self._is_wanted(mutant, file):
                     state.mutants[mutant.id] = mutant
-                    state.tests_of[mutant.id] = reaching.get((module, mutant.statement), [])
+                    state.tests_of[mutant.id] = touching.get((module, mutant.statement), [])
 
     def _is_wanted(self, mutant: Mutant, file: str) -> bool:
         names = (mutant.module, f"{mutant.module}:{mutant.function}", mutant.id, file)

@@ -38,6 +38,12 @@ def kernel_modules(kernel: Callable[..., Any], tests: Collection[str]) -> list[M
     return list(found.values())
 
 
+def own_modules(tests: Collection[str]) -> list[ModuleType]:
+    """What is loaded of the user's own modules, and the kernels of ours; installed packages and `tests` are neither."""
+    loaded = [each for each in list(sys.modules.values()) if isinstance(each, ModuleType)]
+    return [each for each in loaded if is_kernel_source(each, "", tests)]
+
+
 def module_of(kernel: Callable[..., Any]) -> ModuleType | None:
     """Where a kernel is defined, whatever wraps it."""
     while isinstance(kernel, functools.partial):

@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from pytest_kernbench.mutation import mutants, sources
 from pytest_kernbench.mutation.children import Say
 from pytest_kernbench.mutation.mutants import Mutant
-from pytest_kernbench.mutation.watching import Watch
+from pytest_kernbench.mutation.watching import Lines, Probes, Watch
 
 
 class Outcome:
@@ -44,16 +44,21 @@ class Outcome:
         return said.strip().splitlines()[0][:160] if said.strip() else ""
 
 
-def learn(session: pytest.Session, items: Sequence[pytest.Item], tests: Collection[str], say: Say) -> None:
+def learn(session: pytest.Session, items: Sequence[pytest.Item], probes: Probes, say: Say) -> None:
     """Run tests of kernels as they are; say of each what it reached, its digest, how long it took, and its reports."""
-    watch = Watch(tests, lines=True)
+    watch = Watch(probes)
     watch.start()
     for item, outcome, seconds in _run(session, items, watch, say):
         say({
             "test": item.nodeid, "result": outcome.result, "seconds": round(seconds, 4), "runs": watch.digest,
-            "reached": {module: sorted(lines) for module, lines in watch.reached.items()}, "files": watch.files,
+            "reached": _sorted(probes.reached), "touched": _sorted(probes.touched),
+            "files": {name: str(probes.modules[name].__file__) for name in probes.touched},
             "reports": [_portable(session.config, report) for report in outcome.reports],
         })  # fmt: skip
+
+
+def _sorted(lines: Lines) -> dict[str, list[int]]:
+    return {module: sorted(found) for module, found in lines.items()}
 
 
 def judge(session: pytest.Session, mutant: Mutant, file: str, items: Sequence[pytest.Item], say: Say) -> None:
@@ -67,7 +72,7 @@ def judge(session: pytest.Session, mutant: Mutant, file: str, items: Sequence[py
     if not sources.put(code, changed):
         say({"broke": f"no function {outer} of {mutant.module} is there to be changed"})
         return
-    watch = Watch(lines=False)
+    watch = Watch()
     watch.start()
     for item, outcome, _ in _run(session, items, watch, say):
         say({"test": item.nodeid, "result": outcome.result, "runs": watch.digest, "how": outcome.how})

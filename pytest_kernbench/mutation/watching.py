@@ -6,9 +6,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Collection
-from types import ModuleType
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pytest_kernbench import simulator
@@ -17,38 +18,78 @@ from pytest_kernbench.running import RunKernel
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import LaunchError
 
-Reached = dict[str, set[int]]
-"""Lines by module, of statements that may be mutated and of functions."""
+Lines = dict[str, set[int]]
+"""By module, the first lines of statements and functions."""
+
+
+class Probes:
+    """Makes modules say which lines they go to: `reached` while a device runs a kernel, `touched` at any time."""
+
+    def __init__(self, tests: Collection[str]) -> None:
+        self.tests = tests  # files whose kernels are the tests' own
+        self.running = 0
+        self.modules: dict[str, ModuleType] = {}
+        self._kernels: list[Any] = []  # whose modules are known
+        self._originals: list[tuple[FunctionType, CodeType]] = []
+        self.clear()
+
+    def clear(self) -> None:
+        self.reached: Lines = {}
+        self.touched: Lines = {}
+
+    def put_in(self, modules: Iterable[ModuleType]) -> None:
+        """Probe modules, each once. What is no Python that can be read and compiled is left alone."""
+        new = [each for each in modules if each.__name__ not in self.modules]
+        functions = sources.live_functions({str(each.__file__) for each in new})
+        for module in new:
+            self.modules[module.__name__] = module
+            live = functions[str(module.__file__)]
+            self._originals += [(each, each.__code__) for each in live]
+            with contextlib.suppress(SyntaxError, ValueError):
+                source = sources.source_of(module)
+                sources.put(mutants.probed_code(source, str(module.__file__), mutants.probe_lines(source)), live)
+                vars(module)[mutants.PROBE] = self._counter(module.__name__)
+
+    def put_in_kernel(self, kernel: Any) -> None:
+        """Probe the modules of a kernel that was imported only now."""
+        if callable(kernel) and not any(each is kernel for each in self._kernels):
+            self._kernels.append(kernel)
+            self.put_in(sources.kernel_modules(kernel, self.tests))
+
+    def take_out(self) -> None:
+        for function, code in self._originals:
+            function.__code__ = code
+        self._originals.clear()
+
+    def _counter(self, module: str) -> Callable[[int], None]:
+        def reach(line: int) -> None:
+            self.touched.setdefault(module, set()).add(line)
+            if self.running:
+                self.reached.setdefault(module, set()).add(line)
+
+        return reach
 
 
 class Watch:
-    """Watches every device of the process from `start` on. With `lines`, kernels are made to say where they go."""
+    """Watches every device of the process from `start` on, with `probes` if lines matter."""
 
-    def __init__(self, tests: Collection[str] = (), *, lines: bool) -> None:
-        self.lines = lines
-        self._tests = tests  # files whose kernels are the tests' own
+    def __init__(self, probes: Probes | None = None) -> None:
+        self.probes = probes
         self._devices: set[type] = set()
-        self._probed: dict[str, ModuleType] = {}
-        self._kernels: set[Any] = set()  # whose modules are known
-        self._depth = 0
         self.clear()
 
     def clear(self) -> None:
         """Begin with the next test."""
-        self.reached: Reached = {}
         self.runs = 0
         self._digest = hashlib.sha256()
         sources.forget_results()
+        if self.probes is not None:
+            self.probes.clear()
 
     @property
     def digest(self) -> str:
         """Of all runs since `clear`, in order; empty if there were none."""
         return self._digest.hexdigest()[:16] if self.runs else ""
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files of the modules that were reached."""
-        return {name: str(self._probed[name].__file__) for name in self.reached}
 
     def start(self) -> None:
         for name in simulator.__all__:
@@ -78,44 +119,31 @@ class Watch:
 
     def _watched(self, run: Callable[..., Any], on: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if self.lines:
-            self._probe(kernel)
-        self._depth += 1
         try:
-            done = run(on, kernel, *args, **kwargs)
+            with self._running(kernel):
+                done = run(on, kernel, *args, **kwargs)
         except Exception as error:
             self._note(f"{type(error).__name__}: {error}".encode())
             raise
-        finally:
-            self._depth -= 1
         for part in described(done):
             self._note(part)
         return done
 
+    @contextlib.contextmanager
+    def _running(self, kernel: Any) -> Iterator[None]:
+        if self.probes is None:
+            yield
+            return
+        self.probes.put_in_kernel(kernel)
+        self.probes.running += 1
+        try:
+            yield
+        finally:
+            self.probes.running -= 1
+
     def _note(self, part: bytes) -> None:
         self.runs += 1
         self._digest.update(len(part).to_bytes(8, "little") + part)
-
-    def _probe(self, kernel: Any) -> None:
-        """Make the modules of a kernel say which lines are reached."""
-        if not callable(kernel) or kernel in self._kernels:
-            return
-        self._kernels.add(kernel)
-        new = [each for each in sources.kernel_modules(kernel, self._tests) if each.__name__ not in self._probed]
-        functions = sources.live_functions({str(each.__file__) for each in new})
-        for module in new:
-            self._probed[module.__name__] = module
-            source, file = sources.source_of(module), str(module.__file__)
-            vars(module)[mutants.PROBE] = self._counter(module.__name__)
-            sources.put(mutants.probed_code(source, file, mutants.probe_lines(source)), functions[file])
-        sources.forget_results()
-
-    def _counter(self, module: str) -> Callable[[int], None]:
-        def reach(line: int) -> None:
-            if self._depth:
-                self.reached.setdefault(module, set()).add(line)
-
-        return reach
 
 
 def described(run: Any) -> list[bytes]:

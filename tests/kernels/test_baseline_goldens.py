@@ -1,4 +1,4 @@
-"""Golden op logs of the kernels that ADR-0060 replaces, small: blocking loads and products, everyone to everyone (A)."""
+"""Golden op logs of the kernels that ADR-0060 replaces, small: blocking products, everyone to everyone (A)."""
 
 from __future__ import annotations
 

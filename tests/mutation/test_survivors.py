@@ -41,7 +41,11 @@ def test_an_entry_about_a_mutant_that_lives_is_not_stale(tmp_path: Path) -> None
     ("old", "new", "complaint"),
     [
         ("drop-wait:1", "drop-wait:2", "m:f:drop-wait:2: there is no such mutant any more; take the entry out"),
-        ("'tl.wait(h)'", "'tl.wait(g)'", "m:f:drop-wait:1: the entry says 'tl.wait(g)' becomes 'h', it is 'tl.wait(h)'"),
+        (
+            "'tl.wait(h)'",
+            "'tl.wait(g)'",
+            "m:f:drop-wait:1: the entry says 'tl.wait(g)' becomes 'h', it is 'tl.wait(h)'",
+        ),
         ("'h'", "'g'", "m:f:drop-wait:1: the entry says 'tl.wait(h)' becomes 'g', it is 'tl.wait(h)' that becomes 'h'"),
     ],
 )
@@ -60,7 +64,13 @@ def test_an_entry_whose_mutant_needs_none_is_stale(tmp_path: Path, state: str, c
 
 @pytest.mark.parametrize(
     "text",
-    ["survivor = 1", "[[survivor]", "[[survivor]]\nid = 'a'\n", ENTRY.replace("'why'", "' '"), ENTRY.replace("'why'", "3")],
+    [
+        "survivor = 1",
+        "[[survivor]",
+        "[[survivor]]\nid = 'a'\n",
+        ENTRY.replace("'why'", "' '"),
+        ENTRY.replace("'why'", "3"),
+    ],
 )
 def test_what_is_no_list_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(pytest.UsageError, match=r"list\.toml"):
