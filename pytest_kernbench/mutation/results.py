@@ -26,14 +26,14 @@ KILLED, SURVIVED, EQUIVALENT, UNREACHED = "killed", "survived", "equivalent", "u
 class Learnt:
     """A test with kernels as they are: the lines it reached while a device ran, and those it touched at any time.
 
-    `key` names its own files, `sources` what the modules it touched were.
+    `seen` names all that was to be seen of it, `key` its own files, `sources` what the modules it touched were.
     """
 
     test: str
     key: str
     result: str
     seconds: float
-    runs: str
+    seen: str
     reached: Mapping[str, list[int]]
     touched: Mapping[str, list[int]]
     files: Mapping[str, str]

@@ -192,7 +192,7 @@ class MutationRun:
         self.progress.show_reports(message["reports"])
         item, files = self._items[message["test"]], message["files"]
         found = Learnt(
-            message["test"], test_key(item), message["result"], message["seconds"], message["runs"],
+            message["test"], test_key(item), message["result"], message["seconds"], message["seen"],
             message["reached"], message["touched"], files, {each: _digest_of(file) for each, file in files.items()},
         )  # fmt: skip
         self._take(found)
@@ -318,7 +318,7 @@ class Judgement:
         else:
             test = message["test"]
             self._left.discard(test)
-            self._same &= message["result"] == "passed" and message["runs"] == self.tests[test].runs
+            self._same &= message["result"] == "passed" and message["seen"] == self.tests[test].seen
             if message["result"] == "failed":
                 self.state, self.by, self.how = KILLED, test, message["how"]
 

@@ -15,6 +15,7 @@ import pytest
 from pytest_kernbench.mutation import mutants, sources
 from pytest_kernbench.mutation.children import Say
 from pytest_kernbench.mutation.mutants import Mutant
+from pytest_kernbench.mutation.results import name_of
 from pytest_kernbench.mutation.watching import Lines, Probes, Watch
 
 
@@ -36,6 +37,10 @@ class Outcome:
         return "passed" if plain and self.reports else "other"
 
     @property
+    def printed(self) -> str:
+        return "".join(report.capstdout for report in self.reports)
+
+    @property
     def how(self) -> str:
         """The first line of what failed."""
         failed = next((report for report in self.reports if report.failed), None)
@@ -50,11 +55,17 @@ def learn(session: pytest.Session, items: Sequence[pytest.Item], probes: Probes,
     watch.start()
     for item, outcome, seconds in _run(session, items, watch, say):
         say({
-            "test": item.nodeid, "result": outcome.result, "seconds": round(seconds, 4), "runs": watch.digest,
+            "test": item.nodeid, "result": outcome.result, "seconds": round(seconds, 4),
+            "seen": seen(watch, outcome),
             "reached": _sorted(probes.reached), "touched": _sorted(probes.touched),
             "files": {name: str(probes.modules[name].__file__) for name in probes.touched},
             "reports": [_portable(session.config, report) for report in outcome.reports],
         })  # fmt: skip
+
+
+def seen(watch: Watch, outcome: Outcome) -> str:
+    """Names all that was to be seen of a test: its runs, and what it printed."""
+    return name_of(watch.digest, outcome.printed)
 
 
 def _sorted(lines: Lines) -> dict[str, list[int]]:
@@ -75,7 +86,7 @@ def judge(session: pytest.Session, mutant: Mutant, file: str, items: Sequence[py
     watch = Watch()
     watch.start()
     for item, outcome, _ in _run(session, items, watch, say):
-        say({"test": item.nodeid, "result": outcome.result, "runs": watch.digest, "how": outcome.how})
+        say({"test": item.nodeid, "result": outcome.result, "seen": seen(watch, outcome), "how": outcome.how})
         if outcome.result == "failed":
             return
 
