@@ -72,6 +72,9 @@ def install(config: pytest.Config) -> None:
     options = options_of(config)
     if hasattr(config.option, "tx"):
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
+    config.option.warn_unused_snapshots = config.option.disable_unused_snapshots = (
+        True  # of syrupy: all are used in forks
+    )
     config.pluginmanager.register(MutationRun(config, options), "kernbench-mutation")
 
 
