@@ -13,6 +13,7 @@ import shutil
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +96,9 @@ class Pool:
     def _start(self, task: Task) -> None:
         pipe, child_end = os.pipe()
         folder = tempfile.mkdtemp(prefix="kernbench-mutate-")
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads of a BLAS do not come along, nor are needed
+            pid = os.fork()
         if pid == 0:
             os.close(pipe)
             _be_child(task.work, child_end, folder)

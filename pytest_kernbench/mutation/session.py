@@ -9,9 +9,11 @@ import math
 import os
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -34,6 +36,7 @@ from pytest_kernbench.mutation.results import (
 from pytest_kernbench.mutation.watching import Probes
 
 FIRST_LIMIT = 120.0  # seconds for a child to be ready
+Live = Mapping[str, list[FunctionType]]
 PATIENT, SLOWER = 10.0, 10.0  # a test of a mutant may take 10 s and 10 times what it takes of the kernel
 
 
@@ -244,8 +247,10 @@ class MutationRun:
             else:
                 waiting.append(mutant)
 
+        live = sources.live_functions(set(self.state.files.values()))
+
         def more() -> Task | None:
-            return self._trial(session, waiting.popleft(), results) if waiting else None
+            return self._trial(session, waiting.popleft(), live, results) if waiting else None
 
         self.progress.judging(len(waiting), self.state)
         return pool.run(more, lambda: self.progress.show(self.state))
@@ -277,12 +282,12 @@ class MutationRun:
 
         return sorted(self.state.tests_of[mutant.id], key=cost)
 
-    def _trial(self, session: pytest.Session, mutant: Mutant, results: Results) -> Task:
-        tests = self._ordered(mutant)
+    def _trial(self, session: pytest.Session, mutant: Mutant, live: Live, results: Results) -> Task:
+        tests, file = self._ordered(mutant), self.state.files[mutant.module]
         judgement = Judgement(mutant, {each: self.state.learnt[each] for each in tests})
 
         def work(say: Say) -> None:
-            trial.judge(session, mutant, self.state.files[mutant.module], [self._items[each] for each in tests], say)
+            trial.judge(session, mutant, file, live[file], [self._items[each] for each in tests], say)
 
         def over(late: bool) -> None:
             judgement.end(late)

@@ -9,6 +9,8 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -72,13 +74,13 @@ def _sorted(lines: Lines) -> dict[str, list[int]]:
     return {module: sorted(found) for module, found in lines.items()}
 
 
-def judge(session: pytest.Session, mutant: Mutant, file: str, items: Sequence[pytest.Item], say: Say) -> None:
-    """Run tests of a mutant until one fails; say how each went, and its digest."""
-    module = sources.importable(mutant.module, file)
-    assert module is not None, f"{mutant.module} is gone"
-    code = mutants.mutated_code(sources.source_of(module), file, mutant.number)
+def judge(
+    session: pytest.Session, mutant: Mutant, file: str, live: Sequence[FunctionType], items: Sequence[pytest.Item],
+    say: Say,
+) -> None:  # fmt: skip
+    """Run tests of a mutant until one fails; say how each went. `live` are the functions there are of its file."""
+    code = mutants.mutated_code(Path(file).read_text(encoding="utf-8"), file, mutant.number)
     outer = mutant.function.partition(".<locals>")[0]
-    live = sources.live_functions({file})[file]
     changed = [each for each in live if (each.__code__.co_qualname + ".").startswith(f"{outer}.")]
     if not sources.put(code, changed):
         say({"broke": f"no function {outer} of {mutant.module} is there to be changed"})
