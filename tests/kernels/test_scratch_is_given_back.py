@@ -60,6 +60,13 @@ def test_requests_and_their_blocks_are_answered_in_order(batch: Any, kind: str) 
         assert offsets == sorted(offsets)
 
 
+@pytest.mark.adr("0060", "11.5")
+def test_every_trip_round_a_ring_takes_the_same_scratch(ring: Any, case: Any) -> None:
+    one, three = (ring(case(kv_len=24, t_q=tokens, **SMALL), 2, tile=8, q_block=4).run for tokens in (8, 24))
+
+    assert three.scratch_high_water == one.scratch_high_water
+
+
 @pytest.mark.adr("0060", "4")
 def test_a_root_merges_three_children_in_the_scratch_of_one(split: Any, case: Any) -> None:
     of_two, of_eight = (split([case(kv_len=16 * n, **SMALL)], n, tile=16).run for n in (2, 8))
