@@ -117,6 +117,8 @@ def survivor(mutant: Mutant, verdict: Verdict, state: State, links: Mapping[str,
     yield f"    + {mutant.after}"
     tests = state.tests_of[mutant.id]
     noticed = f"none of {len(tests)} tests that reach it noticed" if tests else "no test reaches it"
+    if verdict.how:
+        yield f"    {verdict.how}"
     named = clauses(tests or _of_module(mutant, state), links)
     yield f"    {noticed}; endangers {named}" if named else f"    {noticed}; no test of it names a clause"
     yield f"    id {mutant.id}"

@@ -315,7 +315,7 @@ class Judgement:
     def __init__(self, mutant: Mutant, tests: dict[str, Learnt]) -> None:
         self.mutant, self.tests = mutant, tests
         self.state, self.by, self.how, self.broke = "", "", "", ""
-        self._same, self._now = True, ""
+        self._differs, self._now = "", ""
         self._left = set(tests)
 
     def hear(self, message: Message) -> None:
@@ -326,7 +326,8 @@ class Judgement:
         else:
             test = message["test"]
             self._left.discard(test)
-            self._same &= message["result"] == "passed" and message["seen"] == self.tests[test].seen
+            if message["result"] != "passed" or message["seen"] != self.tests[test].seen:
+                self._differs = self._differs or test
             if message["result"] == "failed":
                 self.state, self.by, self.how = KILLED, test, message["how"]
 
@@ -342,7 +343,8 @@ class Judgement:
             how = f"no end within {self.limit():.0f} s" if late else "its process died"
             self.state, self.by, self.how = KILLED, self._now or next(iter(self.tests)), how
         else:
-            self.state = EQUIVALENT if self._same else SURVIVED
+            self.state = SURVIVED if self._differs else EQUIVALENT
+            self.how = f"runs differ in {self._differs}" if self._differs else ""
 
 
 def _matches(name: str, pattern: str) -> bool:

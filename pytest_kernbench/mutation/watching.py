@@ -9,14 +9,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 from pytest_kernbench import simulator
 from pytest_kernbench.mutation import mutants, sources
 from pytest_kernbench.running import RunKernel
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import LaunchError
+from pytest_kernbench.simulator.ops.compact import CELLS, CompactLog
+from pytest_kernbench.simulator.ops.log import SITE, WIDTH, Interned, OpLog
 
 Lines = dict[str, set[int]]
 """By module, the first lines of statements and functions."""
@@ -147,15 +152,26 @@ class Watch:
 
 
 def described(run: Any) -> list[bytes]:
-    """All of a run, as bytes; of what a foreign device returns, its text."""
+    """All of a run but the source lines of its ops, as bytes; of what a foreign device returns, its text."""
     if not isinstance(run, Run):
         return [repr(run).encode()]
     log = run.log
     words = [log.header, log.names.values, log.units.values, log.labels.values, log.shapes.values, log.regions.values]
-    words += [log.routes.values, log.programs, getattr(log, "descriptors", ())]
-    told = [run.cycles, run.scratch_high_water, run.hazards, run.notes]
-    parts = [log.cells.tobytes(), log.operand_cells.tobytes(), repr(words).encode(), repr(told).encode()]
+    told = [log.routes.values, log.programs, run.cycles, run.scratch_high_water, run.hazards, run.notes]
+    parts = [*_rows(log), log.operand_cells.tobytes(), repr(words).encode(), repr(told).encode()]
     return parts + [_bits(run, name) for name in run.tensors]
+
+
+def _rows(log: OpLog) -> list[bytes]:
+    """The rows without their lines: an op may well be waited for at another line, and all be as it was."""
+    if not isinstance(log, CompactLog):
+        return [np.delete(np.frombuffer(log.cells, np.int32).reshape(-1, WIDTH), SITE, axis=1).tobytes()]
+    known = Interned()
+    same_but_for_line = np.array([known.id(replace(each, site=0)) for each in log.descriptors], np.int32)
+    cells = np.frombuffer(log.cells, np.int32).reshape(-1, CELLS).copy()
+    if len(cells):
+        cells[:, 0] = same_but_for_line[cells[:, 0]]
+    return [cells.tobytes(), repr(known.values).encode()]
 
 
 def _bits(run: Run, name: str) -> bytes:

@@ -68,6 +68,7 @@ def test_a_survivor_is_reported_with_its_line_and_the_clause_it_endangers(kernel
             "my_kernels.py:2: survived off-by-one in decay",
             "    - range(0, 32, rows)",
             "    + range(0, 32 - rows, rows)",
+            "    runs differ in test_weak.py::test_it_runs",
             "    none of 1 tests that reach it noticed; endangers ADR-0099 11.2",
             "    id my_kernels:decay:off-by-one:1",
         ]
