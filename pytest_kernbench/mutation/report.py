@@ -92,9 +92,7 @@ def summarise(terminal: pytest.TerminalReporter, state: State, least: float, lin
 
 def lines(state: State, least: float, links: Mapping[str, str]) -> Iterator[str]:
     if not state.mutants:
-        yield "no mutants: no test that passes runs a kernel that is defined outside of test files" + (
-            "" if state.in_time else ", as far as the time went; run again to go on"
-        )
+        yield from no_mutants(state)
     for each in state.verdicts.values():
         if each.state in (SURVIVED, UNREACHED) and each.mutant not in state.explained:
             yield from survivor(state.mutants[each.mutant], each, state, links)
@@ -107,6 +105,15 @@ def lines(state: State, least: float, links: Mapping[str, str]) -> Iterator[str]
     reached = score(state.verdicts.values())
     if reached < least:
         yield f"the score is {reached:.1f} %, at least {least:g} % was asked for"
+
+
+def no_mutants(state: State) -> Iterator[str]:
+    """Why there is nothing to try."""
+    if state.files:
+        yield f"no mutants: --kernbench-mutate-only names nothing of {', '.join(state.files)}"
+        return
+    so_far = "" if state.in_time else ", as far as the time went; run again to go on"
+    yield f"no mutants: no test that passes runs a kernel that is defined outside of test files{so_far}"
 
 
 def survivor(mutant: Mutant, verdict: Verdict, state: State, links: Mapping[str, str]) -> Iterator[str]:

@@ -36,8 +36,10 @@ from pytest_kernbench.mutation.results import (
 from pytest_kernbench.mutation.watching import Probes
 
 FIRST_LIMIT = 120.0  # seconds for a child to be ready
-Live = Mapping[str, list[FunctionType]]
 PATIENT, SLOWER = 10.0, 10.0  # a test of a mutant may take 10 s and 10 times what it takes of the kernel
+
+Live = Mapping[str, list[FunctionType]]
+"""By file, the functions there are."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,8 @@ def install(config: pytest.Config) -> None:
     options = options_of(config)
     if hasattr(config.option, "tx"):
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
-    config.option.warn_unused_snapshots = config.option.disable_unused_snapshots = (
-        True  # of syrupy: all are used in forks
-    )
+    config.option.warn_unused_snapshots = True  # of syrupy, which does not see that children use them
+    config.option.disable_unused_snapshots = True
     config.pluginmanager.register(MutationRun(config, options), "kernbench-mutation")
 
 
@@ -244,6 +245,7 @@ class MutationRun:
                 self.state.verdicts[mutant.id] = self._verdict(mutant, UNREACHED)
             elif known is not None and self._holds(mutant, known):
                 self.state.verdicts[mutant.id] = known
+                self._kills[mutant.module, known.by] += 1
             else:
                 waiting.append(mutant)
 

@@ -107,13 +107,15 @@ def test_what_was_found_of_other_source_or_weaker_tests_does_not_hold(kernels: p
 
 def test_two_processes_find_what_one_does(kernels: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
-    mutate(kernels)
+    some = ("--kernbench-mutate-only", "off-by-one", "--kernbench-mutate-only", "*:decay:*-address:*")
+    mutate(kernels, *some)
     alone = verdicts(kernels)
     (kernels.path / ".kernbench-mutate.jsonl").unlink()
 
-    result = mutate(kernels, "-p", "xdist", "-n", "2")
+    result = mutate(kernels, *some, "-p", "xdist", "-n", "2")
 
     assert verdicts(kernels) == alone
+    assert len(alone) == 7 and set(alone.values()) == {"killed", "survived"}
     result.assert_outcomes(passed=2)
     assert not result.stderr.lines
 
@@ -215,6 +217,12 @@ def test_a_test_that_fails_by_itself_is_said_so_and_judges_nothing(kernels: pyte
         ["no mutants: *", "does not pass by itself, and was not used: test_weak.py::test_it_runs"]
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_name_that_nothing_has_is_said_so(kernels: pytest.Pytester) -> None:
+    result = mutate(kernels, "--kernbench-mutate-only", "no_such_kernel")
+
+    result.stdout.fnmatch_lines(["no mutants: --kernbench-mutate-only names nothing of my_kernels"])
 
 
 @pytest.mark.parametrize(
