@@ -19,7 +19,7 @@ from pytest_kernbench import simulator
 from pytest_kernbench.mutation import mutants, sources
 from pytest_kernbench.running import RunKernel
 from pytest_kernbench.simulator.device import Run
-from pytest_kernbench.simulator.errors import LaunchError
+from pytest_kernbench.simulator.errors import Hazard, LaunchError
 from pytest_kernbench.simulator.ops.compact import CELLS, CompactLog
 from pytest_kernbench.simulator.ops.log import SITE, WIDTH, Interned, OpLog
 
@@ -128,7 +128,7 @@ class Watch:
             with self._running(kernel):
                 done = run(on, kernel, *args, **kwargs)
         except Exception as error:
-            self._note(f"{type(error).__name__}: {error}".encode())
+            self._note(repr((type(error).__name__, _found(getattr(error, "hazards", ())) or str(error))).encode())
             raise
         for part in described(done):
             self._note(part)
@@ -157,9 +157,15 @@ def described(run: Any) -> list[bytes]:
         return [repr(run).encode()]
     log = run.log
     words = [log.header, log.names.values, log.units.values, log.labels.values, log.shapes.values, log.regions.values]
-    told = [log.routes.values, log.programs, run.cycles, run.scratch_high_water, run.hazards, run.notes]
+    told = [log.routes.values, log.programs, run.cycles, run.scratch_high_water, _found(run.hazards), _found(run.notes)]
     parts = [*_rows(log), log.operand_cells.tobytes(), repr(words).encode(), repr(told).encode()]
     return parts + [_bits(run, name) for name in run.tensors]
+
+
+def _found(hazards: Collection[Hazard]) -> list[object]:
+    """Findings without their texts, which name files and lines."""
+    ops = [[(op.row, op.name, op.unit, op.kernel, op.bytes) for op in each.ops] for each in hazards]
+    return [(each.kind, each.count, involved) for each, involved in zip(hazards, ops, strict=True)]
 
 
 def _rows(log: OpLog) -> list[bytes]:
