@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def result(self) -> str:
-        """ "passed" if it did in the ordinary way; "failed", or "other" for skips and expected failures."""
+        """What came of it: "passed" in the ordinary way, "failed", or "other" for skips and expected failures."""
         if any(report.failed for report in self.reports):
             return "failed"
         plain = all(report.passed and not hasattr(report, "wasxfail") for report in self.reports)
@@ -40,6 +40,7 @@ class Outcome:
 
     @property
     def printed(self) -> str:
+        """What it wrote to the standard output."""
         return "".join(report.capstdout for report in self.reports)
 
     @property
