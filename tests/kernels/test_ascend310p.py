@@ -47,8 +47,8 @@ def softmax_case(rows: int = 5, width: int = 128, outlier: float | None = None, 
     return run_of(scaled_row_softmax, {"x": x}, x.shape, "float16", rows, width, scale=0.5, **given), expected
 
 
-def rms_case(rows: int = 5, width: int = 208, **given: Any) -> tuple[Any, Any]:
-    x, weight = values(rows, width), values(width)
+def rms_case(rows: int = 5, width: int = 208, size: float = 1.0, **given: Any) -> tuple[Any, Any]:
+    x, weight = values(rows, width) * np.float16(size), values(width)
     wide = x.astype(np.float64)
     expected = wide / np.sqrt((wide**2).mean(axis=1, keepdims=True) + 1e-6) * weight
     return run_of(rms_norm, {"x": x, "weight": weight}, x.shape, "float16", rows, width, **given), expected
@@ -79,6 +79,7 @@ CASES = {
     "rms_norm": rms_case, "rms_norm on 2 blocks": partial(rms_case, grid=2), "conv1d": conv_case,
     "conv1d of one token": partial(conv_case, 1), "conv1d of one tap": partial(conv_case, taps=1),
     "conv1d of two taps": partial(conv_case, taps=2), "softmax of an outlier": partial(softmax_case, outlier=400.0),
+    "softmax of wide rows": partial(softmax_case, width=320), "rms_norm of small rows": partial(rms_case, size=1e-3),
     "pipeline": pipeline_case, "pipeline with one buffer": partial(pipeline_case, 1),
 }  # fmt: skip
 
