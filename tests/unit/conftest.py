@@ -68,13 +68,13 @@ def launch() -> Callable[..., Outcome]:
     def launch(
         kernel: Callable[..., None], *, spec: dict[str, Any] | None = None, ports: Any = None, check: Any = "collect",
         grid: Any = 1, placement: Any = None, schedule: str = "model", seed: int = 0, data: bool = True,
-        max_cycles: int = 10**6, max_ops: int = 10**4, **given: Any,
+        numerics: bool | str = True, max_cycles: int = 10**6, max_ops: int = 10**4, **given: Any,
     ) -> Outcome:  # fmt: skip
         chip = AhbmChip(AhbmSpec(**(spec or {})), ports=ports)
         tensors = tensors_of(chip, given, data)
         run = chip.run(
             kernel, *tensors.values(), grid=grid, placement=placement, schedule=schedule, seed=seed, data=data,
-            check=check, max_cycles=max_cycles, max_ops=max_ops,
+            check=check, numerics=numerics, max_cycles=max_cycles, max_ops=max_ops,
         )  # fmt: skip
         return Outcome(run, tensors)
 
