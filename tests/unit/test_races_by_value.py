@@ -89,7 +89,7 @@ def _say(draw: st.DrawFn, action: str) -> str:
 
 
 def play(launch: Any, source: str, schedule: str, seed: int) -> tuple[set[tuple[Any, ...]], bytes]:
-    """The findings of order by kind and lines, and every byte of the result: values are the schedule's where they race."""
+    """The findings of order by kind and lines, and every byte of the result; values that race are the schedule's."""
     names: dict[str, Any] = {}
     exec(compile(source, "random_program.py", "exec"), names)
     given = {"t": (T, 0), "o": ((3, 4, 4), "float32", "local"), "grid": 2, "spec": {"ipcq_slots": 1}}
