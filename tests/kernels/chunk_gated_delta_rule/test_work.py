@@ -1,4 +1,4 @@
-"""What each chunk of a launch issues and moves is what its closed form says; where the mended kernel differs, it says so."""
+"""What each chunk of a launch issues and moves is its closed form; where the mended kernel differs, it says so."""
 
 from __future__ import annotations
 
