@@ -454,7 +454,7 @@ def inverse_of(keys: Array, beta: float = 0.5) -> Array:
 
 
 def test_27_keys_are_normalised_or_the_solution_explodes(delta: Any) -> None:
-    """No fault of a kernel: random keys that are not of length 1 make numbers that no arithmetic of 32 bits holds."""
+    """No fault of a kernel: random keys that are not of length 1 make a state of thousands."""
     unit = random_delta_rule(0, (64,), (1, 1), (16, 16)).key[:, 0].astype(float)
     wild = np.random.default_rng(0).standard_normal((64, 16))
     inputs = delta.inputs((20,), dk=16, dv=1)
@@ -463,8 +463,10 @@ def test_27_keys_are_normalised_or_the_solution_explodes(delta: Any) -> None:
     assert np.allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-3)
     assert np.abs(inverse_of(unit)).max() <= 1.01
     assert np.abs(inverse_of(wild)).max() > 1e7
-    assert not np.isfinite(outcome.final_state).all()
-    delta.check(inputs, delta.call(inputs))
+    assert np.abs(outcome.final_state).max() > 1e3
+    mended = delta.call(inputs)
+    assert np.abs(mended.final_state).max() < 10
+    delta.check(inputs, mended)
 
 
 # 29
