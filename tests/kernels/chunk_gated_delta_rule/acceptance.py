@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
@@ -108,8 +108,8 @@ def calls_of(case: Case, most: int | None = None) -> list[range]:
     return [range(head, head + 1) for head in range(min(hk, most or hk))]
 
 
-def run(cases: Sequence[Case], pool: Executor, most: int | None = None) -> dict[Case, Row]:
-    """The longest first, so that no worker is left with it at the end; tells of each call on stderr."""
+def run(cases: Sequence[Case], pool: Executor, most: int | None = None) -> Iterator[Row]:
+    """Each case when its last call is done; the longest begin first, so that no worker is left with one at the end."""
     longest = sorted(cases, key=lambda case: -case.state_rows // len(calls_of(case)))
     calls: dict[Future[Part], Case] = {
         pool.submit(call, case, heads): case for case in longest for heads in calls_of(case, most)
@@ -119,7 +119,8 @@ def run(cases: Sequence[Case], pool: Executor, most: int | None = None) -> dict[
         case = calls[future]
         parts[case].append(future.result())
         tell(done, len(calls), case, future.result().seconds)
-    return {case: row_of(case, parts[case]) for case in cases}
+        if len(parts[case]) == len(calls_of(case, most)):
+            yield row_of(case, parts.pop(case))
 
 
 def tell(done: int, total: int, case: Case, seconds: float) -> None:
@@ -128,17 +129,18 @@ def tell(done: int, total: int, case: Case, seconds: float) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """1 if a case failed."""
+    """1 if a case failed, or none has that name."""
     options = parser().parse_args(arguments)
-    cases = [case for case in ACCEPTANCE if options.only in case.name]
+    cases, failed = [case for case in ACCEPTANCE if options.only in case.name], []
+    print(HEAD)
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
-        rows = run(cases, pool, options.key_heads)
-    print("\n".join([HEAD, *map(str, rows.values())]))
-    failed = [row for row in rows.values() if not row.passed]
+        for row in run(cases, pool, options.key_heads):
+            print(row, flush=True)
+            failed += [] if row.passed else [row]
     for row in failed:
         print(f"\n{row.case.name}\n{row.out}\n{row.state}")
-    print(f"\n{len(rows) - len(failed)} of {len(rows)} cases passed")
-    return 1 if failed or not rows else 0
+    print(f"\n{len(cases) - len(failed)} of {len(cases)} cases passed")
+    return 1 if failed or not cases else 0
 
 
 def parser() -> argparse.ArgumentParser:

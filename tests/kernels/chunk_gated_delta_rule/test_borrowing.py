@@ -47,6 +47,7 @@ class StateOverScores(ChunkGatedDeltaRule):
         return carving._replace(slices=tuple(slices), overlap=True)
 
 
+@pytest.mark.adr("0311", "4.1", "4.2")
 @pytest.mark.adr("0310", "4.5")
 @pytest.mark.parametrize(
     ("variant", "owner", "borrower"),

@@ -121,6 +121,7 @@ def test_the_closed_form_has_the_tables_tails(L: int, instructions: int, repeats
     assert closed_form(L, 128, 128, 128)[:2] == (instructions, repeats)
 
 
+@pytest.mark.adr("0311", "6.3", "9.1")
 @pytest.mark.parametrize("variant", [MiddleChunk, FaithfulMiddleChunk], ids=["mended", "faithful"])
 @pytest.mark.parametrize(
     ("L", "dk", "dv", "v_step"),

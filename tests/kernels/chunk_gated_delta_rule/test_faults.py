@@ -23,6 +23,7 @@ def kinds(run: Any) -> set[str]:
 # 1: DotFp32
 
 
+@pytest.mark.adr("0311", "6.2")
 @pytest.mark.adr("0310", "3.5", "5.4")
 @pytest.mark.parametrize("schedule", ["model", "jitter", "late"])
 def test_sums_race_with_the_products_they_fall_on(delta: Any, schedule: str) -> None:
@@ -55,6 +56,7 @@ def test_narrow_keys_have_no_sums_to_race(delta: Any) -> None:
 # 3: an empty sequence
 
 
+@pytest.mark.adr("0311", "1.4")
 def test_an_empty_sequence_leaves_its_final_state_unwritten(delta: Any) -> None:
     inputs = delta.inputs((3, 0, 2), dk=4, dv=4)
     faithful = delta.unchecked(inputs, Shape((3, 0, 2), 1, 1, 4, 4), variant=FAITHFUL)
@@ -111,6 +113,7 @@ def test_the_mended_exponential_ends(x: float, wanted: float) -> None:
 # 7 and 9: heads and lengths
 
 
+@pytest.mark.adr("0311", "1.3")
 def test_a_head_ratio_that_is_not_whole_reads_behind_the_keys(delta: Any) -> None:
     inputs = delta.inputs((2,), hk=2, hv=5, dk=16, dv=4)
 
@@ -158,6 +161,7 @@ def test_a_tiling_of_another_shape_goes_unnoticed_until_it_leaves_a_tensor(delta
 # 11, 12, 13: one account of UB
 
 
+@pytest.mark.adr("0311", "10.3")
 @pytest.mark.adr("0310", "2.4")
 def test_all_the_rest_of_ub_leaves_nothing_for_the_runtime(delta: Any) -> None:
     """GetCoreMemSize says 262144, and 8 KB of it are the runtime's."""
@@ -174,6 +178,7 @@ class TwoBuffers(FAITHFUL):
     BUFFER_NUM = 2
 
 
+@pytest.mark.adr("0311", "10.3")
 def test_a_second_buffer_that_the_host_does_not_know_of_overruns_ub(delta: Any) -> None:
     inputs, shape = delta.inputs((2,), dk=4, dv=4), Shape((2,), 1, 1, 4, 4)
 
@@ -192,6 +197,7 @@ class FaithfulOneSliceMore(FAITHFUL, OneSliceMore):
     """The same, behind a cursor that was not moved on."""
 
 
+@pytest.mark.adr("0311", "3.2")
 @pytest.mark.adr("0310", "4.7")
 def test_one_slice_more_lies_on_the_last_one(delta: Any) -> None:
     inputs, shape = delta.inputs((2,), dk=4, dv=4), Shape((2,), 1, 1, 4, 4)
