@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,3 +143,49 @@ def test_each_chunk_of_the_mended_kernel_differs_as_it_says(name: str) -> None:
     shape, plan = case_of(name)
 
     assert works(shape, plan, Marked) == {where: mended(chunk) for where, chunk in chunks(shape, plan)}
+
+
+# The page's table of differences: whole launches of one head, every number measured again
+
+
+PAGE = Path(__file__).parents[3] / "docs/delta_rule.md"
+COUNTED = ("flag pairs", "repeats", "scalar accesses", "barriers of V")
+DIFFERENCES = [
+    [cell.strip() for cell in line.strip("| ").split("|")]
+    for line in PAGE.read_text(encoding="utf-8").split("\n")
+    if line.startswith("|") and any(f"| {each} |" in line for each in COUNTED)
+]
+
+
+class UnmarkedFaithful(LengthsOfTiling, FaithfulChunkGatedDeltaRule):
+    """The public version on lengths of its tiling."""
+
+
+def in_all(shape: Shape, v_step: int, counted: str, variant: Any) -> int:
+    run = host.launch(Ascend310pCore(), shape, tiling=tiling_of_step(shape, v_step, cores=1), variant=variant).run(
+        check=False
+    )
+    if counted == "barriers of V":
+        return len(run.log.where(name="PipeBarrier", unit="V").index)
+    kinds = np.frombuffer(run.log.cells, np.int32).reshape(len(run.log), -1)[:, 0]
+    times = np.bincount(kinds, minlength=len(run.log.descriptors)).tolist()
+    rows = zip(run.log.descriptors, times, strict=True)
+    total = sum((work_of(run.log, row) * number for row, number in rows), Work())
+    return {"flag pairs": total.flag_pairs, "repeats": total.repeats, "scalar accesses": total.scalar_gm}[counted]
+
+
+def test_the_page_has_a_difference_of_each_kind() -> None:
+    assert {row[3] for row in DIFFERENCES} == set(COUNTED)
+
+
+@pytest.mark.adr("0311", "9.2")
+@pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: " ".join(row[:4]))
+def test_the_pages_differences_are_those_of_a_run(row: list[str]) -> None:
+    tokens, dims, v_step, counted, public_number, mended_number, _ = row
+    dk, dv = map(int, dims.split("/"))
+    shape = Shape((int(tokens),), 1, 1, dk, dv)
+
+    found = [in_all(shape, int(v_step), counted, each) for each in (UnmarkedFaithful, LengthsOfTiling)]
+
+    assert [f"{number:_}".replace("_", " ") for number in found] == [public_number, mended_number]
+    assert public_number != mended_number
