@@ -75,6 +75,18 @@ def infinite(inputs: Any) -> Any:
     return replace(inputs, g=gates)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_sum_of_gates_that_overflows_is_such_an_infinity(delta: Any) -> None:
+    inputs, shape = delta.inputs((3,), dk=4, dv=4), Shape((3,), 1, 1, 4, 4)
+    inputs = replace(inputs, g=np.full_like(inputs.g, -3e38))
+
+    with pytest.raises(LivelockError, match="faithful"):
+        delta.unchecked(inputs, shape, variant=FAITHFUL, max_ops=20_000)
+    delta.unchecked(inputs, shape, max_ops=20_000)
+    with pytest.raises(ValueError, match="its sum over the tokens of a head, is not finite"):
+        delta.call(inputs)
+
+
 @pytest.mark.adr("0310", "3.9")
 def test_the_exponential_of_an_infinity_does_not_end(delta: Any) -> None:
     inputs, shape = infinite(delta.inputs((3,), dk=4, dv=4)), Shape((3,), 1, 1, 4, 4)

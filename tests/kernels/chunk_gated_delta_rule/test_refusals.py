@@ -49,6 +49,28 @@ def test_inputs_that_do_not_fit_are_refused(delta: Any, change: dict[str, Any], 
         host.checked(inputs)
 
 
+@pytest.mark.adr("0311", "10.1", "10.2")
+@pytest.mark.parametrize(
+    ("change", "options", "numbers"),
+    [
+        ({"value": lambda v: v[:, :3]}, {}, "3 value heads for 2 key heads"),
+        ({"lengths": lambda _: (2, 2)}, {}, "4 tokens, query has 5"),
+        ({"lengths": lambda _: (6, -1)}, {}, r"lengths\[1\] is -1: .* 0 tokens or more"),
+        ({"initial_state": lambda s: s[0]}, {}, r"3 axes \(4, 8, 4\), it wants \[B, Hv, Dv, Dk\]"),
+        ({"initial_state": lambda s: s.astype(np.float32)}, {}, "float32, the kernel takes float16"),
+        ({}, {"tiling": tiling(Shape((5,), 2, 4, 4, 8))}, r"lengths=\(5,\).*lengths=\(2, 3\)"),
+        ({}, {"scale": float("inf")}, "scale is inf"),
+    ],
+    ids=["head ratio", "sum of lengths", "negative length", "rank", "dtype", "tiling", "scale"],
+)
+def test_what_is_refused_never_runs(delta: Any, change: dict[str, Any], options: dict[str, Any], numbers: str) -> None:
+    def run(*_: Any, **__: Any) -> None:
+        pytest.fail("the kernel was launched")
+
+    with pytest.raises(ValueError, match=numbers):
+        delta.call(wrong(delta.inputs((2, 3), hk=2, hv=4, dk=4, dv=8), **change), run=run, **options)
+
+
 @pytest.mark.adr("0311", "10.1")
 @pytest.mark.parametrize(("hk", "hv"), [(2, 5), (2, 1), (3, 4)])
 def test_value_heads_are_a_multiple_of_key_heads(delta: Any, hk: int, hv: int) -> None:
