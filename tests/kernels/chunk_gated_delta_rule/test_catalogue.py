@@ -410,7 +410,8 @@ class StateOverScores(ChunkGatedDeltaRule):
         return carving._replace(slices=tuple(slices), overlap=True)
 
 
-@pytest.mark.adr("0311", "4.2")
+@pytest.mark.adr("0310", "4.5")
+@pytest.mark.adr("0311", "4.1", "4.2")
 def test_23_a_second_tile_takes_the_state_for_scores(delta: Any) -> None:
     """Checker, and value of all tiles but the first."""
     inputs, shape = delta.inputs((3,), dk=32, dv=48), Shape((3,), 1, 1, 32, 48)
@@ -419,6 +420,7 @@ def test_23_a_second_tile_takes_the_state_for_scores(delta: Any) -> None:
     off = np.abs(broken.out.astype(float) - mended.out).reshape(3, 3, 16).max(axis=(0, 2))
 
     assert {hazard.kind for hazard in broken.run.hazards} == {"live-alias"}
+    assert any("reads as chunkScoresFp32 what stateInFp32," in hazard.message for hazard in broken.run.hazards)
     assert off[0] == 0
     assert off[1] > 0.1 and off[2] > 0.1
     delta.check(inputs, mended)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.faithful import FaithfulChunkGatedDeltaRule
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, Tiling, tiling
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, Tiling, tiling, tiling_of_step
 from pytest_kernbench.simulator.errors import KernelError, LivelockError
 
 FAITHFUL = FaithfulChunkGatedDeltaRule
@@ -51,6 +51,19 @@ def test_narrow_keys_have_no_sums_to_race(delta: Any) -> None:
 
     assert not outcome.run.hazards
     delta.check(inputs, outcome)
+
+
+@pytest.mark.parametrize("tokens", [3, 9])
+def test_a_narrower_last_tile_in_rows_of_the_others_width_gives_the_same(delta: Any, tokens: int) -> None:
+    """One chunk or two; what fills the rows up reaches neither GM nor the state."""
+    inputs, shape = delta.inputs((tokens,), dk=16, dv=48), Shape((tokens,), 1, 1, 16, 48)
+    plan = tiling_of_step(shape, 32, cores=1, chunk=8)
+    public, mended = (delta.unchecked(inputs, shape, variant=each, tiling=plan) for each in (FAITHFUL, None))
+
+    assert not public.run.hazards
+    assert public.out.tobytes() == mended.out.tobytes()
+    assert public.final_state.tobytes() == mended.final_state.tobytes()
+    delta.check(inputs, mended)
 
 
 # 3: an empty sequence

@@ -32,9 +32,9 @@ class MarkedFaithful(Marked, FaithfulChunkGatedDeltaRule):
     """The same of the public version."""
 
 
-def works(shape: Shape, plan: Tiling, variant: Any) -> dict[tuple[int, int, int], Work]:
+def works(shape: Shape, plan: Tiling, variant: Any, gate: bool = True) -> dict[tuple[int, int, int], Work]:
     """By head, first token and first tile of each chunk, from the log of a run without data."""
-    run = host.launch(Ascend310pCore(), shape, tiling=plan, variant=variant).run(check=False)
+    run = host.launch(Ascend310pCore(), shape, tiling=plan, variant=variant, gate=gate).run(check=False)
     log, counted = run.log, dict[tuple[int, int, int], Work]()
     kinds = np.frombuffer(log.cells, np.int32).reshape(len(log), -1)[:, 0]
     for kind, times in enumerate(np.bincount(kinds, minlength=len(log.descriptors)).tolist()):
@@ -135,6 +135,14 @@ def test_first_middle_and_last_chunk_of_one_sequence(monkeypatch: pytest.MonkeyP
     assert found == {where: chunk.work for where, chunk in chunks(shape, plan)}
     assert len(set(found.values())) == 3
     assert sum(found.values(), Work()) == forms.operator_work((17,), 1, (16, 16), 16)
+
+
+@pytest.mark.adr("0311", "9.1")
+def test_a_gate_that_is_not_given_is_not_read() -> None:
+    shape = Shape((5,), 1, 1, 16, 16)
+    (with_gate,), (without,) = (works(shape, tiling(shape), MarkedFaithful, gate).values() for gate in (True, False))
+
+    assert without == replace(with_gate, scalar_gm=with_gate.scalar_gm - 5)
 
 
 @pytest.mark.adr("0311", "9.2")
