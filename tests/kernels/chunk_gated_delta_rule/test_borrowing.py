@@ -1,4 +1,4 @@
-"""Bytes that several phases work in: nobody reads a borrower's, and a kernel that does is told so (one more: bug 23)."""
+"""Bytes that several phases work in: nobody reads a borrower's, and a kernel that does is told so (and bug 23)."""
 
 from __future__ import annotations
 
