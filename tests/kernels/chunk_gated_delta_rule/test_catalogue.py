@@ -6,7 +6,9 @@ Oracles: *value*, the results against the recurrence and the facts' own numbers;
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from pytest_kernbench.kernels.reference.delta_rule import random_delta_rule, rec
 from pytest_kernbench.simulator.errors import KernelError
 
 Array = Any
+PAGE = Path(__file__).parents[3] / "docs/delta_rule.md"
 SCALE = 2**-0.5
 RIGHT = {  # out and state of the base case by its constant g
     -1.0: ([0.52026, 0.52422, -0.82893, 1.57291], [1.52079, 1.67966]),
@@ -535,3 +538,12 @@ def test_the_base_case_has_the_facts_numbers_in_both(delta: Any, g: float) -> No
     assert close(found.out, out) and close(found.final_state, state)
     assert close(reference[0], out) and close(reference[1], state)
     delta.check(inputs, found, SCALE)
+
+
+def test_the_page_lists_the_faults_that_are_seeded_here() -> None:
+    """As the facts number them."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Faults")[2].partition("Suspected in")[0]
+    seeded = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
+
+    assert seeded == {1, 3, 5, 6, 8, 10, 14, 16, 23, 24, 27, 29, 30}
+    assert {int(number) for number in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)} == seeded
