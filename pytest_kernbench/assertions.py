@@ -29,7 +29,9 @@ __all__ = [
     "assert_latency_between",
     "assert_matches_reference",
     "assert_neighbour_only_hops",
+    "assert_no_dead_transfers",
     "assert_no_races",
+    "assert_no_redundant_transfers",
     "assert_no_truncated_copy",
     "assert_no_use_after_recycle",
     "assert_overlap",
@@ -239,11 +241,33 @@ def assert_no_use_after_recycle(run: Run) -> None:
     _no_findings(run, ALLOCATION)
 
 
+def assert_no_redundant_transfers(run: Run) -> None:
+    """No transfer fetches what a copy on chip has: bytes of an unchanged tensor whose copy is alive and unchanged too.
+
+    Raises AssertionError with every such note, both transfers in it; ValueError for a run with `check=False`, which was
+    not looked at. Panels of a composite leave no copy; one copy has to hold all of a transfer.
+    ADR-0060 B.4, ADR-0062.
+    """
+    __tracebackhide__ = True
+    _no_findings(run, ("redundant-transfer",))
+
+
+def assert_no_dead_transfers(run: Run) -> None:
+    """Every load, and every copy into UB, is read: at least a byte of it before it is overwritten or the run ends.
+
+    Raises AssertionError with every such note; ValueError for a run with `check=False`, which was not looked at.
+    ADR-0062.
+    """
+    __tracebackhide__ = True
+    _no_findings(run, ("dead-transfer",))
+
+
 def _no_findings(run: Run, kinds: Sequence[str]) -> None:
+    """None of `kinds` among what the checkers found or noted."""
     __tracebackhide__ = True
     if not run.checked:
         raise ValueError('the run had check=False, so nobody looked: run it with check="collect"')
-    found = [str(hazard) for hazard in run.hazards if hazard.kind in kinds]
+    found = [str(hazard) for hazard in (*run.hazards, *run.notes) if hazard.kind in kinds]
     if found:
         raise AssertionError("\n\n".join([f"{len(found)} of {', '.join(kinds)}, expected 0", *found]))
 

@@ -12,7 +12,7 @@ from pytest_kernbench.documents import nearest
 if TYPE_CHECKING:
     from pytest_kernbench.simulator.errors import Hazard
 
-__all__ = ["ALLOCATION", "KINDS", "MEANING", "RACES", "Allowance", "AllowanceError", "allowances", "refused"]
+__all__ = ["ALLOCATION", "KINDS", "MEANING", "NOTES", "RACES", "Allowance", "AllowanceError", "allowances", "refused"]
 
 MEANING: Mapping[str, str] = MappingProxyType(
     {
@@ -23,7 +23,7 @@ MEANING: Mapping[str, str] = MappingProxyType(
         "recycle-in-flight": "bytes get another owner while an op on them is in flight",
         "uninitialised-read": "bytes are read that nothing has written",
         "out-of-bounds": "an access leaves its tensor or buffer",
-        "past-logical-length": "rows behind a tensor's valid length are read",
+        "past-logical-length": "a result depends on rows behind a tensor's valid length",
         "misaligned": "an address is not a multiple of what the device wants",
         "truncated-copy": "a copy moves less than was asked for",
         "capacity": "something does not fit where it should go",
@@ -43,10 +43,11 @@ MEANING: Mapping[str, str] = MappingProxyType(
         "message-left": "a message was sent and never received",
         "credit-lost": "a message slot never came home to its sender",
         "op-in-flight-at-exit": "a kernel ended and nobody had waited for an op of its",
-        "redundant-transfer": "bytes are moved to where they already are",
-        "dead-transfer": "bytes are moved and never used",
+        "redundant-transfer": "bytes are fetched again while a copy of them stands (a note)",
+        "dead-transfer": "bytes are fetched and never read (a note)",
         "first-nan": "the first op that makes a NaN out of numbers",
-        "overflow": "a result is beyond the largest number of its dtype",
+        "overflow": "the first op that makes an infinity out of numbers",
+        "precision-loss": "a sum or difference keeps next to nothing of an operand",
         "tiling-mismatch": "host and kernel disagree about the tiling",
         "unsupported": "the device does not have this",
         "bad-parameter": "an argument that the device's language does not take",
@@ -64,6 +65,9 @@ RACES = ("race-raw", "race-war", "race-waw")
 
 ALLOCATION = ("use-after-recycle", "recycle-in-flight", "live-alias")
 """Bytes that are used by somebody who does not own them any more."""
+
+NOTES = ("redundant-flag", "redundant-transfer", "dead-transfer")
+"""Kinds that are notes: they fail nothing, so there is nothing to allow."""
 
 
 class AllowanceError(ValueError):
@@ -103,6 +107,8 @@ def _allowance(mark: Any) -> Allowance:
         near = nearest(str(kind), KINDS)
         guess = f"; nearest: {', '.join(near)}" if near else ""
         raise AllowanceError(f"allow_hazard({said}): there is no such kind{guess}\nkinds: {', '.join(KINDS)}")
+    if kind in NOTES:
+        raise AllowanceError(f"allow_hazard({said}): {kind} is a note, in run.notes; it fails nothing: remove the mark")
     return Allowance(kind, reason)
 
 

@@ -19,6 +19,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "kernbench_spec_paths", "folders with spec documents of your own (Markdown)", type="paths", default=[]
     )
+    _add_mutation_options(group)
+    parser.addini("kernbench_mutate_survivors", "list of mutants that may survive, with reasons (TOML)", default="")
+
+
+def _add_mutation_options(group: pytest.OptionGroup) -> None:
+    what = (
+        "mutate the kernels that the selected tests run, and report what no test notices; -n tells how many at a time"
+    )
+    group.addoption("--kernbench-mutate", action="store_true", help=what)
+    group.addoption(
+        "--kernbench-mutate-time", type=float, metavar="SECONDS", help="stop after so long; a second run goes on"
+    )
+    group.addoption(
+        "--kernbench-mutate-only", action="append", metavar="NAME",
+        help="mutate only modules, functions, files or ids of mutants that contain NAME or match it (repeatable)",
+    )  # fmt: skip
+    group.addoption(
+        "--kernbench-mutate-results", default=".kernbench-mutate.jsonl", metavar="FILE",
+        help="what is known of mutants so far, for the next run (default: %(default)s, below the root folder)",
+    )  # fmt: skip
+    group.addoption(
+        "--kernbench-mutate-min", type=float, default=0.0, metavar="PERCENT",
+        help="fail if fewer mutants than this are noticed, even if the list of survivors explains them",
+    )  # fmt: skip
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
@@ -35,7 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in marks.registrations(documents):
         config.addinivalue_line("markers", line)
     marks.named_documents(config, documents)
-    if not workers.is_worker(config):
+    if config.getoption("kernbench_mutate"):
+        from pytest_kernbench.mutation import session
+
+        session.install(config)
+    elif not workers.is_worker(config):
         config.pluginmanager.register(_Results(), "kernbench-results")
 
 

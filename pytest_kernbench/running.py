@@ -52,8 +52,8 @@ class RunKernel:
         `placement`: the PE of each rank, for devices that have a choice. `schedule`: "model", "jitter" or "late", drawn
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
         HazardError at the end of a run that has findings the test does not allow, "collect" only lists them in
-        `run.hazards`, False looks for none. Raises KernelError at what the device refuses, DeadlockError and
-        LivelockError.
+        `run.hazards`, False looks for none. More of what the device's `run` takes, such as `numerics`, goes along with
+        `kwargs`. Raises KernelError at what the device refuses, DeadlockError and LivelockError.
         """
         __tracebackhide__ = True
         where: dict[str, Any] = {} if placement is None else {"placement": placement}
@@ -69,9 +69,9 @@ class RunKernel:
         return run
 
     def _count(self, error: Exception) -> None:
-        """An allowance is not stale because the finding ended the run."""
+        """An allowance is not stale because the finding, or a later one, ended the run."""
         if isinstance(error, KernelError | DeadlockError):
-            refused([error.hazard], self.allowed)
+            refused(error.hazards, self.allowed)
 
     def stale(self) -> list[str]:
         """The complaints about allowances that let nothing pass so far."""

@@ -57,6 +57,12 @@ def number(what: str, value: object, least: int, most: int | None = None) -> int
     return found
 
 
+def numerics(value: object) -> None:
+    """Refuse what does not say how values are judged."""
+    if not isinstance(value, bool) and not (isinstance(value, str) and value == "precision"):
+        raise LaunchError(f"numerics {value!r} is none of True, 'precision', False")
+
+
 def is_name(value: object) -> bool:
     """Whether `value` can name something in a log."""
     return isinstance(value, str) and value != "" and value.isprintable()

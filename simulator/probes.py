@@ -25,6 +25,9 @@ class Observer:
     def issue(self, op: Any) -> None:
         """A kernel said `op`; `op.reads` and `op.writes` are its accesses. In the kernel's program order."""
 
+    def computed(self, op: Any) -> None:
+        """`op` starts: `op.sources` are as it reads them, `op.result` is what it will write to `op.target`."""
+
     def wake(self, kernel: Any, op: Any) -> None:
         """`kernel` went on knowing that `op` has ended. The only event that orders anything."""
 
@@ -45,6 +48,7 @@ class Probes:
     spawn: list[Callable[[Any], None]]
     finish: list[Callable[[Any], None]]
     issue: list[Callable[[Any], None]]
+    computed: list[Callable[[Any], None]]
     wake: list[Callable[[Any, Any], None]]
     recycle: list[Callable[[Any, Any, Any], None]]
     end_of_run: list[Callable[[Any], None]]

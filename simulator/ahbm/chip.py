@@ -13,10 +13,10 @@ from pytest_kernbench.simulator.ahbm.launch import Launch
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.topology import Ports, checked_ports, mesh_ports
-from pytest_kernbench.simulator.checks import default_checks
+from pytest_kernbench.simulator.checks import TransferChecker, default_checks
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
-from pytest_kernbench.simulator.errors import HazardError, LaunchError
+from pytest_kernbench.simulator.errors import DeadlockError, Hazard, HazardError, KernelError, LaunchError
 from pytest_kernbench.simulator.memory.dtypes import Array, dtype_named
 from pytest_kernbench.simulator.memory.layout import ROW_MAJOR, RowMajor
 from pytest_kernbench.simulator.memory.space import Space
@@ -92,20 +92,23 @@ class AhbmChip:
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | tuple[int, int] | None = None,
         placement: Sequence[int] | None = None, schedule: str = "model", seed: int = 0, data: bool | None = None,
-        check: bool | str = True, max_cycles: int = 2**31 - 1, max_ops: int = 50_000_000, **kwargs: Any,
+        check: bool | str = True, numerics: bool | str = True, max_cycles: int = 2**31 - 1,
+        max_ops: int = 50_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, tl=..., **kwargs)` once a program; tensors among the arguments become typed pointers.
 
         `grid`: programs a cube, or (programs a cube, cubes); 1 if not given. `placement`: the PE of each rank, in
         order, if not 0, 1, 2, ... `schedule`: "model", "jitter" or "late", drawn from `seed`. `data`: whether to
         compute; if not given, a run computes if a tensor has data and is structure only if none has. `check`: True
-        raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none. Raises
-        KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError.
+        raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none.
+        `numerics`: whether values are judged too; "precision" looks for lost digits as well. Raises KernelError at what
+        the device refuses, DeadlockError, LivelockError, LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
         if data is not None and not isinstance(data, bool):
             raise LaunchError(f"data {data!r} is none of True, False, None")
+        arguments.numerics(numerics)
         call = arguments.call(kernel, args, kwargs)
         tensors = self._tensors((*call.args, *call.kwargs.values()))
         with_data = any(tensor.data is not None or tensor.written for tensor in tensors) if data is None else data
@@ -114,7 +117,10 @@ class AhbmChip:
             replay=f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})",
             max_cycles=arguments.number("max_cycles", max_cycles, 1), max_ops=arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
-        checks = default_checks(launch.replay, launch.log) if check else []
+        checks = default_checks(
+            launch.replay, launch.log, numerics=numerics, lengths=any(tensor.has_tail for tensor in tensors),
+            data=with_data,
+        ) if check else []  # fmt: skip
         for each in checks:
             launch.sim.probes.attach(each)
         for space in self._hbm.values():  # outlives the run: the next one's races start anew
@@ -122,15 +128,20 @@ class AhbmChip:
         launch.place(tensors)
         launch.log.header = _header(call, launch)
         launch.spawn(call)
-        launch.go()
+        try:
+            launch.go()
+        except (KernelError, DeadlockError) as error:
+            error.hazards = (*_found(launch, checks), error.hazard)
+            raise
         launch.keep(tensors, bool(check))
-        hazards = tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
+        hazards = _found(launch, checks)
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
             launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
             self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
             lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
+            notes=tuple(note for each in checks if isinstance(each, TransferChecker) for note in each.notes()),
         )  # fmt: skip
 
     def _placement(self, grid: Any, placement: Sequence[int] | None) -> tuple[int, ...]:
@@ -184,6 +195,11 @@ class AhbmChip:
                 f"tensor {tensor.name!r} has no part at rank {home[1]} of cube {home[0]}: it was never launched"
             )
         return tensor.layout.restore(np.array(self.view(tensor, space)), tensor.shape)
+
+
+def _found(launch: Launch, checks: list[Any]) -> tuple[Hazard, ...]:
+    """The findings so far."""
+    return tuple(launch.findings) + tuple(hazard for each in checks for hazard in each.findings())
 
 
 def _header(call: arguments.Call, launch: Launch) -> dict[str, str]:

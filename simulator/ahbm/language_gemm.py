@@ -82,8 +82,9 @@ class GemmOps(DmaOps):
         op = self._op("dot", gemm, site, a.regions + b.regions, out.regions, work=m * n * k, shape=shape)
         op.occupancy = self._timing.dot_cycles(m, n, k, a.dtype.itemsize)
         if self._data:
-            op.sources, op.target = (a.array(), b.array()), out.array()
-            op.compute = lambda left, right: matmul(left, right, transposed)
+            right = b.array()
+            op.sources, op.target = (a.array(), right.T if transposed else right), out.array()
+            op.compute = lambda left, right: matmul(left, right, False)
         self._announce(op)
         self._sim.at(self._kernel.now, op.key, self._pe.scheduler.submit, op)
         for source in (a, b):
@@ -262,11 +263,14 @@ class GemmOps(DmaOps):
         composite.steps = tuple(
             (step[0], tuple(h.array() if isinstance(h, Handle) else h for h in step[1:])) for step in steps
         )
+        given = b.array()
         if isinstance(b, Block):
-            composite.source = b.array()
+            composite.source = given
             composite.b = np.empty(b.shape, np.float32)
         else:
-            composite.b = b.array()
+            composite.b = given
+        added = [operand for step in composite.steps for operand in step[1]]
+        composite.operands = (composite.a, given.T if composite.shape.trans_b else given, *added)
         if composite.writeback is not None and target is not None:
             dtype = target.pointer.dtype
             composite.writeback.compute = lambda values: values.astype(dtype)

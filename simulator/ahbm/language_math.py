@@ -214,18 +214,7 @@ class MathOps(Speech):
             result.axes = first.axes if first.axes and first.shape == shape else last.axes
         else:
             result = self._result(out, shape, float32, name, site)
-        compute = ELEMENTWISE[name] if len(handles) == len(operands) else self._with_numbers(name, operands)
-        return self._math(name, tuple(handles), result, compute, site)
-
-    def _with_numbers(self, name: str, operands: tuple[Any, ...]) -> Callable[..., Any]:
-        """The function of the handles alone: numbers stay where they were said."""
-        function = ELEMENTWISE[name]
-
-        def compute(*arrays: Any) -> Any:
-            left = iter(arrays)
-            return function(*(next(left) if isinstance(operand, Handle) else operand for operand in operands))
-
-        return compute
+        return self._math(name, tuple(handles), result, ELEMENTWISE[name], site, operands)
 
     def _reduce(self, name: str, x: Any, axis: int, out: Handle | None) -> Handle:
         site = self._site()
@@ -245,9 +234,13 @@ class MathOps(Speech):
         return axis % axes
 
     def _math(
-        self, name: str, sources: tuple[Handle, ...], out: Handle, compute: Callable[..., Any], site: int
-    ) -> Handle:
-        """One op on MATH: reads `sources`, writes `out`. The busiest call of all, so it opens its row by hand."""
+        self, name: str, sources: tuple[Handle, ...], out: Handle, compute: Callable[..., Any], site: int,
+        operands: tuple[Any, ...] | None = None,
+    ) -> Handle:  # fmt: skip
+        """One op on MATH: reads `sources`, writes `out`; `operands` if numbers are among them.
+
+        The busiest call of all, so it opens its row by hand.
+        """
         kernel, log, unit = self._kernel, self._log, self._unit
         kernel.now += self._math_cost
         reads: tuple[Region, ...] = ()
@@ -271,7 +264,9 @@ class MathOps(Speech):
         op.occupancy = self._cycles(name, elements)
         if self._data:
             op.compute, op.target = compute, out.array()
-            op.sources = tuple(source.array() for source in sources)
+            op.sources = tuple([
+                each.array() if isinstance(each, Handle) else each for each in operands or sources
+            ])  # fmt: skip
         for observe in self._observers:
             observe(op)
         unit.post(op)

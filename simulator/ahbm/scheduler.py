@@ -59,6 +59,7 @@ class Composite:
         self.b: Array | None = None
         self.out: Any = None
         self.steps: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+        self.operands: tuple[Any, ...] = ()  # a, b as K by N, and what the steps add: as they are in memory
         self.writeback: Op | None = None
 
     def open_rows(self, log: OpLog, region: int, label: int, offset: int, issue: int) -> None:
@@ -180,9 +181,9 @@ class Scheduler:
         op.occupancy = plan.panels[number].tiles * plan.tile_cycles + (0 if number else plan.fill)
         if last:
             op.occupancy += composite.epilogue_cycles
-            op.target = composite.out
+            op.target, op.sources, op.writes = composite.out, composite.operands, parent.writes
         if composite.out is not None and (last or not number):
-            op.compute = lambda: self._compute(composite, number, last)
+            op.compute = lambda *_: self._compute(composite, number, last)
         op.then = lambda op: self._end_run(composite, op, last)
         self.gemm.submit(op)
 

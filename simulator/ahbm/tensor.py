@@ -51,6 +51,11 @@ class Tensor:
         """Bytes of one part."""
         return math.prod(self.stored) * self.dtype.itemsize
 
+    @property
+    def has_tail(self) -> bool:
+        """Whether bytes of it may lie behind its logical length."""
+        return self.valid is not None or math.prod(self.stored) > math.prod(self.shape)
+
     def limit(self, valid: object) -> None:
         """Only so many rows mean something. Raises LaunchError unless they are rows the tensor has."""
         rows = arguments.array(f"tensor {self.name!r}: valid", valid)

@@ -192,8 +192,11 @@ class Core:
         pipe = flag.source
         if flag.key[0] == 0:
             self.now = issue + self._say
-            leave, raised = issue, max(issue, self.stores_end)
-            self.scalar_end = max(raised, self.scalar_end)
+            leave = raised = issue
+            if self.stores_end > raised:
+                raised = self.stores_end
+            if raised > self.scalar_end:
+                self.scalar_end = raised
         else:
             if pipe.leaves[0] > issue:
                 issue = self._place(pipe)
@@ -243,7 +246,10 @@ class Core:
             issue = self._place(pipe)
         self.now = issue + self._say
         arrival = issue if issue > pipe.ready else pipe.ready
-        raised = None if pipe.parked else flag.take(arrival, self._bit)
+        if flag.raised and not self._bit and not pipe.parked:
+            raised: tuple[int, int] | None = flag.raised.popleft()  # as `Flag.take` has it
+        else:
+            raised = None if pipe.parked else flag.take(arrival, self._bit)
         if raised is None:
             row = self._sync_row(descriptor, issue, UNKNOWN, UNKNOWN)
             known = None if self._order is None else self._order.known()

@@ -6,9 +6,11 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from pytest_kernbench.simulator.ascend310p.auto_sync import AutoSyncCore
 from pytest_kernbench.simulator.ascend310p.core import Core
 from pytest_kernbench.simulator.ascend310p.effects import PRIORITIES, Effects, Starved, Timed
 from pytest_kernbench.simulator.ascend310p.language import Asc
+from pytest_kernbench.simulator.ascend310p.numerics import CoreNumerics
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.speech import Judges
 from pytest_kernbench.simulator.ascend310p.tensors import GM_ALIGNMENT, GM_BASE, Pointer, Tensor
@@ -26,6 +29,7 @@ from pytest_kernbench.simulator.ascend310p.vocabulary import BY_NUMPY, PIPES, TY
 from pytest_kernbench.simulator.checks.blocks import Footprint, conflicts, shared_lines
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
 from pytest_kernbench.simulator.checks.shadow import PAST, Memory, Shadow
+from pytest_kernbench.simulator.checks.transfers import BlockTransfers
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import (
@@ -80,15 +84,18 @@ class Ascend310pCore:
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | None = None, block_dim: int | None = None,
         schedule: str = "model", seed: int = 0, data: bool | None = None, check: bool | str = True,
-        log: bool | str = True, max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000, **kwargs: Any,
+        numerics: bool | str = True, log: bool | str = True, part: tuple[int, int] = (0, 1),
+        max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, asc=..., **kwargs)` once a block; tensors among the arguments become pointers into GM.
 
         `grid` (or `block_dim`): blocks, block b on core b modulo the cores. `schedule`: "model", "jitter" or "late"
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
-        HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `log="data"`
-        leaves Set, Wait and barriers out of the log. Raises KernelError at what the device refuses, DeadlockError,
-        LivelockError, LaunchError.
+        HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `numerics`:
+        whether values are judged too; "precision" looks for lost digits as well. `log="data"` leaves Set, Wait and
+        barriers out of the log. `part=(1, 3)`: only the second third of the cores, with their blocks, so that processes
+        can share a launch; blocks of different parts see nothing of each other. Raises KernelError at what
+        the device refuses, DeadlockError, LivelockError, LaunchError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -98,13 +105,17 @@ class Ascend310pCore:
             raise LaunchError(f"log {log!r} is none of True, 'data'")
         if grid is not None and block_dim is not None:
             raise LaunchError(f"grid={grid!r} and block_dim={block_dim!r} are two names of one number: give one")
+        arguments.numerics(numerics)
+        which, parts = _part(part)
         call = arguments.call(kernel, args, kwargs, language="asc")
         tensors = self._named((*call.args, *call.kwargs.values()))
         with_data = any(tensor.filled for tensor in tensors.values()) if data is None else data
         blocks = arguments.number("grid", (grid if grid is not None else block_dim) or 1, 1, MOST_BLOCKS)
+        here = [block for block in range(blocks) if block % self.spec.cores % parts == which]
         launch = Launch(
-            self.spec, call, tensors, blocks, schedule, seed, with_data, bool(check), log is True,
-            arguments.number("max_cycles", max_cycles, 1, 2**31 - 2), arguments.number("max_ops", max_ops, 1),
+            self.spec, call, tensors, blocks, here, schedule, seed, with_data, bool(check), check and numerics,
+            log is True, arguments.number("max_cycles", max_cycles, 1, 2**31 - 2),
+            arguments.number("max_ops", max_ops, 1),
         )  # fmt: skip
         launch.go()
         hazards = tuple(launch.findings)
@@ -129,8 +140,9 @@ class Launch:
     """One run: its blocks in order, one log, one list of findings."""
 
     def __init__(
-        self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, schedule: str,
-        seed: int, data: bool, checked: bool, syncs: bool, max_cycles: int, max_ops: int,
+        self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, here: Sequence[int],
+        schedule: str, seed: int, data: bool, checked: bool, numerics: bool | str, syncs: bool, max_cycles: int,
+        max_ops: int,
     ) -> None:  # fmt: skip
         self.spec = spec
         self.log = CompactLog()
@@ -142,6 +154,7 @@ class Launch:
         self._call = call
         self._tensors = tensors
         self._blocks = blocks
+        self._here = here  # the blocks of the grid that this run has
         self._late = schedule == "late"
         self._seed = seed
         try:
@@ -154,6 +167,9 @@ class Launch:
         self._max_cycles = max_cycles
         self._calls_left = max_ops
         self._replay = f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})"
+        self._numerics: CoreNumerics | None = None
+        if numerics and data:
+            self._numerics = CoreNumerics(self._about, self._name_of, self._replay, numerics == "precision")
         self._rows: dict[Any, Any] = {}
         self._footprints: list[Footprint] = []
         self._stored: list[dict[int, int]] = []
@@ -177,10 +193,15 @@ class Launch:
     def go(self) -> None:
         """Run every block; what the chip refuses ends the run, with the findings so far beside it."""
         exceptions = VectorExceptions(self.log, self._replay)
-        with exceptions.watch(self._checked and self._data), _counting_findings(self):
+        hearers: list[Callable[[str, FrameType], None]] = [exceptions.seen] if self._checked and self._data else []
+        hearers += [] if self._numerics is None else [self._numerics.raised]
+        with _listening(hearers), _counting_findings(self):
             memories = self._memories()
-            for block in range(self._blocks):
-                self._run_block(block, memories)
+            try:
+                for block in self._here:
+                    self._run_block(block, memories)
+            finally:
+                self.findings += [] if self._numerics is None else self._numerics.findings()
         if self._checked and self._blocks > 1:
             self.findings += conflicts(self._footprints, self._about, self._replay)
             self.findings += shared_lines(self._stored, self.spec.cache_line_bytes, self._about, self._replay)
@@ -239,7 +260,10 @@ class Launch:
         shadow = Shadow(self._about, self._replay)
         shadow.suspicious = any(tensor.valid_bytes < tensor.nbytes for tensor in self._tensors.values())
         ub = Memory("UB", 0, bytearray(self.spec.ub_usable))
-        return Judges(PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories)
+        transfers = BlockTransfers(self._about, self._replay, self.spec.ub_usable)
+        return Judges(
+            PipeRaceChecker(self._about, GM_BASE, self._replay), shadow, ub, memories, self._numerics, transfers
+        )
 
     def _judged(self, asc: Asc, judges: Judges | None) -> list[Hazard]:
         """The findings of a block, however it ended; the same line in several blocks is one finding."""
@@ -247,7 +271,13 @@ class Launch:
             self._note(note)
         if judges is None:
             return []
-        judges.shadow.end_of_block(tuple(judges.memories.values()))
+        outputs = {
+            judges.memories[tensor.number]: tensor.bytes.view(tensor.dtype) if self._data else None
+            for tensor in self._tensors.values()
+        }
+        judges.shadow.end_of_block(outputs)
+        for note in judges.transfers.end():
+            self._note(note)
         inserted = asc.core.inserted if isinstance(asc.core, AutoSyncCore) else ()
         for descriptor, count in judges.races.idle_waits.items():
             if descriptor in inserted:
@@ -273,6 +303,10 @@ class Launch:
     def _given_by_name(self, asc: Asc) -> dict[str, Any]:
         return dict(zip(self._call.kwargs, self._given(asc, tuple(self._call.kwargs.values())), strict=True))
 
+    def _name_of(self, row: int) -> str:
+        name: str = self.log.names.values[self.log.descriptor_of(row).name]
+        return name
+
     def _about(self, row: int, lo: int, hi: int) -> Involved:
         """A row as one side of a finding, about bytes of the core's addresses."""
         log = self.log
@@ -285,6 +319,19 @@ class Launch:
         return Involved(
             row, log.names.values[descriptor.name], log.units.values[descriptor.unit], program, where, log.site_of(row)
         )
+
+
+def _listening(hearers: Sequence[Callable[[str, FrameType], None]]) -> AbstractContextManager[None]:
+    """numpy tells `hearers` of each floating-point flag that is raised, and in which frame; with none, of nothing."""
+    if not hearers:
+        return np.errstate(all="ignore")
+
+    def told(what: str, _flags: int) -> None:
+        frame = sys._getframe(1)
+        for hear in hearers:
+            hear(what, frame)
+
+    return np.errstate(divide="call", over="call", invalid="call", under="ignore", call=told)
 
 
 @contextmanager
@@ -302,6 +349,14 @@ def _counting_findings(launch: Launch) -> Iterator[None]:
 def _lines(hazard: Hazard) -> tuple[Any, ...]:
     """What makes two findings of different blocks the same."""
     return (hazard.kind, *[(op.name, op.site) for op in hazard.ops]) if hazard.ops else (hazard.kind, hazard.message)
+
+
+def _part(given: object) -> tuple[int, int]:
+    """Which part, of how many."""
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise LaunchError(f"part {given!r} is no pair: give which and of how many, such as (0, 2)")
+    many = arguments.number("part: of how many", given[1], 1)
+    return arguments.number("part: which", given[0], 0, many - 1), many
 
 
 def _dtype(given: object) -> Any:

@@ -6,10 +6,11 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import chain, permutations
+from operator import itemgetter
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from pytest_kernbench.simulator.memory.dtypes import Array
 NEVER = 2**62
 Key = tuple[int, int, int]  # source pipe, target pipe, id
 MOST_STORES = 256
+LINE, WIDEST = 6, 8  # bits of the bytes by which stores are found; bytes of the widest element
 SYNCS = ("set", "wait", "barrier")
 PRIORITIES = tuple(permutations(range(4)))  # of S's stores and the three pipes
 
@@ -246,6 +248,7 @@ class Starved:
         self._depth = depth
         self._queues: list[deque[Any]] = [deque() for _ in range(4)]
         self._begun: list[list[Any]] = [[] for _ in range(4)]  # unordered ops that have not ended
+        self._stores: defaultdict[int, deque[Store]] = defaultdict(deque)  # that have not, by line
         self._up: Counter[Key] = Counter()
 
     def op(self, pipe: int, effect: Effect) -> None:
@@ -255,9 +258,13 @@ class Starved:
 
     def store(self, store: Store, now: int) -> None:
         self._queues[0].append(store)
+        self._stores[store[5] >> LINE].append(store)
 
     def load(self, now: int, target: Array, index: int, lo: int, hi: int) -> Any:
-        stores = [each for each in (*self._begun[0], *self._queues[0]) if each[0] not in SYNCS]
+        first, last = (lo - WIDEST + 1) >> LINE, (hi - 1) >> LINE
+        stores: Iterable[Store] = self._stores.get(last, ())
+        if first != last:
+            stores = sorted((*self._stores.get(first, ()), *stores), key=itemgetter(1))
         return overlay(target[index], lo, hi, stores) if stores else target[index]
 
     def flag_set(self, key: Key) -> None:
@@ -304,8 +311,9 @@ class Starved:
 
     def _end(self, pipe: int) -> None:
         if pipe == 0:
-            for _, _, target, at, value, _, _ in self._begun[0]:
+            for _, _, target, at, value, lo, _ in self._begun[0]:
                 target[at] = value
+                self._stores[lo >> LINE].popleft()
         else:
             for effect in reversed(self._begun[pipe]):
                 perform(effect)

@@ -258,6 +258,11 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         if self._judges is not None:
             self._judges.shadow.forget(self._judges.ub, lo, hi)
 
+    def given_back(self, lo: int, hi: int) -> None:
+        """Bytes of UB have no owner."""
+        if self._judges is not None:
+            self._judges.transfers.overwritten(lo, hi)
+
     def taken(self, top: int) -> None:
         """UB is in use up to `top`."""
         if top > self.spec.ub_noted >= self.high_water:

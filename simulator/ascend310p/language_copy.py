@@ -15,7 +15,7 @@ from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
 from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
 from pytest_kernbench.simulator.ascend310p.effects import Deed
 from pytest_kernbench.simulator.ascend310p.language_vector import VectorCalls
-from pytest_kernbench.simulator.ascend310p.speech import Rows
+from pytest_kernbench.simulator.ascend310p.speech import Judges, Rows
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Tensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import DataCopyParams, Pipe
 from pytest_kernbench.simulator.memory.dtypes import Array
@@ -202,12 +202,29 @@ class CopyCalls(VectorCalls):
         if judges.shadow.suspicious and isinstance(src, LocalTensor):
             for lo, hi in reads:
                 judges.shadow.aliased(judges.ub, row, lo, hi, src.owner)
+        self._judge_transfer(judges, row, source, target, reads, writes)
         for (lo, hi), (to_lo, _) in zip(reads, writes, strict=True):
             judges.shadow.copy(from_, lo, to, to_lo, hi - lo, row, owner)
         for end, spans, write in ((source, reads, False), (target, writes, True)):
             if end.host is not None:
                 for lo, hi in spans:
                     judges.footprint.add(write, descriptor, row, lo, hi)
+
+    @staticmethod
+    def _judge_transfer(judges: Judges, row: int, source: End, target: End, reads: Spans, writes: Spans) -> None:
+        """Which copies of GM stand in UB, and which of them were read."""
+        transfers = judges.transfers
+        if source.host is None:
+            for lo, hi in reads:
+                transfers.read(lo, hi)
+        if target.host is not None:
+            for lo, hi in writes:
+                transfers.gm_written(target.host.base, lo, hi)
+        elif source.host is not None:
+            transfers.fetched(row, reads, writes)
+        else:
+            for lo, hi in writes:
+                transfers.overwritten(lo, hi)
 
 
 def _spans(lo: int, blocks: int, length: int, step: int) -> Spans:

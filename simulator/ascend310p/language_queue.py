@@ -170,6 +170,7 @@ class TQue(Spoken):
             self._wrong(buffer, "FreeTensor", f"{OCCUPIED} or {DEQUE}", frame)
         buffer.state = FREE
         buffer.freed = asc.place_of(frame)
+        asc.given_back(buffer.lo, buffer.hi)
         buffer.returned = self._raise(1, frame)
         asc.live(self.position, -1, frame)
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from pytest_kernbench.simulator.ascend310p.cache import ScalarCache
 from pytest_kernbench.simulator.ascend310p.core import Stuck, TooLate
-from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
+from pytest_kernbench.simulator.ascend310p.speech import Judges, Rows, Speech
 from pytest_kernbench.simulator.ascend310p.tensors import GlobalTensor, LocalTensor, Pointer, Tensor
 from pytest_kernbench.simulator.ascend310p.vocabulary import ElementType, Pipe
+from pytest_kernbench.simulator.checks.shadow import VALID, Memory, run_of
 from pytest_kernbench.simulator.memory.dtypes import Array
 
 MOST = 2**31
+ONES = {size: run_of(VALID, size) for size in (1, 2, 4, 8)}
 MOST_OWNERS = 255  # a byte of shadow says whose a byte is
 
 
@@ -28,10 +30,12 @@ class ScalarCalls(Speech):
     _ub_cycles: int
     _get_rows: dict[int, Rows]  # by size of the element
     _set_rows: dict[int, Rows]
+    _gm_said: dict[tuple[str, int, int, bool], tuple[Rows, int]]
 
     def prepare_scalar(self) -> None:
         """Rows and cost of what is said most often."""
         self._ub_cycles = self.spec.scalar_ub_cycles
+        self._gm_said = {}
         self._get_rows = {size: self._scalar_rows("GetValue", "UB", size) for size in (1, 2, 4, 8)}
         self._set_rows = {size: self._scalar_rows("SetValue", "UB", size) for size in (1, 2, 4, 8)}
 
@@ -51,9 +55,11 @@ class ScalarCalls(Speech):
         except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
         judges = self._judges
-        if judges is not None and (judges.shadow.suspicious or judges.ub.valid.find(0, lo, lo + kind.size) >= 0):
-            row = len(self.log) - 1
-            judges.shadow.read(judges.ub, row, lo, lo + kind.size, tensor.owner, row in judges.races.racy_rows)
+        if judges is not None:
+            if judges.transfers.unread:
+                judges.transfers.read(lo, lo + kind.size)
+            if tensor.owner or not judges.ub.valid.startswith(ONES[kind.size], lo):
+                self._judge_load(judges, judges.ub, lo, kind.size, tensor.owner)
         return kind.numpy.type(0) if value is None else value
 
     def store_local(self, tensor: LocalTensor, index: int, value: Any, frame: FrameType) -> None:
@@ -68,11 +74,24 @@ class ScalarCalls(Speech):
             value = self._element(kind, value, frame)
         descriptor = self._descriptor(self._set_rows[kind.size], frame)
         try:
-            self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
+            row = self.core.store(descriptor, self._ub_cycles, lo, tensor.cells, index, value, lo, lo + kind.size)
         except (Stuck, TooLate) as reason:
             self.stuck(reason, frame)
-        if self._judges is not None:
-            self._judges.shadow.write(self._judges.ub, lo, lo + kind.size, tensor.owner)
+        judges = self._judges
+        if judges is not None:
+            judges.shadow.write(judges.ub, lo, lo + kind.size, tensor.owner)
+            judges.transfers.overwritten(lo, lo + kind.size)
+            if judges.numerics is not None and judges.numerics.pending:
+                judges.numerics.scalar(value, row, lo, lo + kind.size)
+
+    def _judge_load(self, judges: Judges, memory: Memory, lo: int, size: int, owner: int) -> None:
+        """Whether what S has loaded is there, and is its owner's."""
+        at = lo - memory.base
+        its_own = not owner or (memory.writers is not None and memory.writers.startswith(run_of(owner, size), at))
+        if its_own and memory.valid.startswith(ONES[size], at):
+            return
+        row = len(self.log) - 1
+        judges.shadow.read(memory, row, lo, lo + size, owner, row in judges.races.racy_rows)
 
     def _scalar_rows(self, name: str, label: str, size: int, hit: bool | None = None) -> Rows:
         """Rows of one element; those of GM are told apart by tensor and by whether the cache had the line."""
@@ -100,8 +119,7 @@ class ScalarCalls(Speech):
         host, index, lo = self._there(tensor, index, "GetValue", frame)
         kind = tensor.type
         hit = self.cache.touch(lo)
-        cycles = self.spec.scalar_gm_hit_cycles if hit else self.spec.scalar_gm_miss_cycles
-        rows = self._scalar_rows("GetValue", host.name, kind.size, hit)
+        rows, cycles = self._gm_rows("GetValue", host, kind.size, hit)
         cells = self.cache.cells_to_load(self, tensor, lo, hit, frame)
         descriptor = self._descriptor(rows, frame)
         try:
@@ -112,7 +130,8 @@ class ScalarCalls(Speech):
         if judges is not None:
             row = len(self.log) - 1
             judges.footprint.add(False, descriptor, row, lo, lo + kind.size)
-            judges.shadow.read(judges.memories[host.number], row, lo, lo + kind.size, 0, row in judges.races.racy_rows)
+            judges.transfers.scalar(row, host.base, host.nbytes, lo, lo + kind.size)
+            self._judge_load(judges, judges.memories[host.number], lo, kind.size, 0)
         return kind.numpy.type(0) if value is None else value
 
     def store_global(self, tensor: GlobalTensor, index: int, value: Any, frame: FrameType) -> None:
@@ -120,10 +139,11 @@ class ScalarCalls(Speech):
         host, index, lo = self._there(tensor, index, "SetValue", frame)
         kind = tensor.type
         hit = self.cache.touch(lo)
-        cycles = self.spec.scalar_gm_hit_cycles if hit else self.spec.scalar_gm_miss_cycles
-        descriptor = self._descriptor(self._scalar_rows("SetValue", host.name, kind.size, hit), frame)
+        rows, cycles = self._gm_rows("SetValue", host, kind.size, hit)
+        descriptor = self._descriptor(rows, frame)
         cells = self.cache.cells_to_store(self, tensor, lo)
-        value = self._element(kind, value, frame)
+        if type(value) is not kind.numpy.type:
+            value = self._element(kind, value, frame)
         try:
             row = self.core.store(descriptor, cycles, lo - host.base, cells, index, value, lo, lo + kind.size)
         except (Stuck, TooLate) as reason:
@@ -132,6 +152,19 @@ class ScalarCalls(Speech):
         if judges is not None:
             judges.footprint.add(True, descriptor, row, lo, lo + kind.size)
             judges.shadow.write(judges.memories[host.number], lo, lo + kind.size)
+            judges.transfers.gm_written(host.base, lo, lo + kind.size)
+            if judges.numerics is not None and judges.numerics.pending:
+                judges.numerics.scalar(value, row, lo, lo + kind.size)
+
+    def _gm_rows(self, name: str, host: Tensor, size: int, hit: bool) -> tuple[Rows, int]:
+        """Rows and cycles of one element of GM."""
+        found = self._gm_said.get((name, host.number, size, hit))
+        if found is None:
+            cycles = self.spec.scalar_gm_hit_cycles if hit else self.spec.scalar_gm_miss_cycles
+            found = self._gm_said[name, host.number, size, hit] = (
+                self._scalar_rows(name, host.name, size, hit), cycles
+            )  # fmt: skip
+        return found
 
     def _there(self, tensor: GlobalTensor, index: Any, call: str, frame: FrameType) -> tuple[Tensor, int, int]:
         """The host's tensor, the element, its address."""

@@ -34,7 +34,7 @@ class Sync:
     def SetFlag(self, id: int) -> None:
         """Raise the flag when what the first pipe was given has ended."""
         try:
-            said = self._said[id] if type(id) in IDS else NO_FLAG[id]
+            said = self._said[id] if type(id) is int or type(id) is EventID else NO_FLAG[id]
         except (KeyError, TypeError):
             self._asc.set_flag(self._event, id, sys._getframe(1))
         else:
@@ -43,7 +43,7 @@ class Sync:
     def WaitFlag(self, id: int) -> None:
         """Hold the second pipe until the flag is up."""
         try:
-            said = self._said[id] if type(id) in IDS else NO_FLAG[id]
+            said = self._said[id] if type(id) is int or type(id) is EventID else NO_FLAG[id]
         except (KeyError, TypeError):
             self._asc.wait_flag(self._event, id, sys._getframe(1))
         else:
@@ -62,8 +62,7 @@ class SaidFlag:
 
 
 V_V = SaidFlag(None, None, None)
-IDS = (int, EventID)  # True and 1.0 would find what 1 left
-NO_FLAG: dict[Any, SaidFlag] = {}
+NO_FLAG: dict[Any, SaidFlag] = {}  # of what is no id: True and 1.0 would find what 1 left
 
 
 class SyncCalls(Speech):
@@ -128,7 +127,7 @@ class SyncCalls(Speech):
     def SetFlag(self, event: Any, id: int) -> None:
         """Raise the flag when what its source pipe was given has ended."""
         try:
-            said = self._said[event][id] if type(id) in IDS else NO_FLAG[id]
+            said = self._said[event][id] if type(id) is int or type(id) is EventID else NO_FLAG[id]
         except (KeyError, TypeError):
             self.set_flag(event, id, sys._getframe(1))
         else:
@@ -137,7 +136,7 @@ class SyncCalls(Speech):
     def WaitFlag(self, event: Any, id: int) -> None:
         """Hold the flag's target pipe until it is up; the n-th Wait of a flag pairs with its n-th Set."""
         try:
-            said = self._said[event][id] if type(id) in IDS else NO_FLAG[id]
+            said = self._said[event][id] if type(id) is int or type(id) is EventID else NO_FLAG[id]
         except (KeyError, TypeError):
             self.wait_flag(event, id, sys._getframe(1))
         else:

@@ -15,12 +15,14 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from pytest_kernbench.simulator.ascend310p.core import LAST_CYCLE, Core, Stuck, TooLate, lost_sets
+from pytest_kernbench.simulator.ascend310p.numerics import CoreNumerics
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.ascend310p.timing import Ascend310pTiming
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES, TYPES, ElementType
 from pytest_kernbench.simulator.checks.blocks import Footprint
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
 from pytest_kernbench.simulator.checks.shadow import Memory, Shadow
+from pytest_kernbench.simulator.checks.transfers import BlockTransfers
 from pytest_kernbench.simulator.errors import DeadlockError, Hazard, KernelError, LivelockError, Site
 from pytest_kernbench.simulator.memory.dtypes import Array
 from pytest_kernbench.simulator.ops.compact import CompactLog, Descriptor
@@ -34,11 +36,16 @@ ADDRESS_BITS = 57  # of an object
 class Judges:
     """The checkers of a block; with checks off there are none."""
 
-    def __init__(self, races: PipeRaceChecker, shadow: Shadow, ub: Memory, memories: dict[int, Memory]) -> None:
+    def __init__(
+        self, races: PipeRaceChecker, shadow: Shadow, ub: Memory, memories: dict[int, Memory],
+        numerics: CoreNumerics | None, transfers: BlockTransfers,
+    ) -> None:  # fmt: skip
         self.races = races
+        self.numerics = numerics  # None: values are not judged
         self.shadow = shadow
         self.ub = ub
         self.memories = memories  # by number of the host's tensor
+        self.transfers = transfers
         self.footprint = Footprint()
 
 

@@ -6,9 +6,7 @@ is exact; which element it was is not, if the call has written over its sources 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import FrameType
 from typing import Any, NamedTuple
@@ -66,18 +64,11 @@ class VectorExceptions:
         self._effect: Effect | None = None  # the last that had any, with its bits: one call raises several flags
         self._bits: set[Bit] = set()
 
-    def watch(self, wanted: bool) -> AbstractContextManager[Any]:
-        """The run's floating-point mode."""
-        if not wanted:
-            return np.errstate(all="ignore")
-        return np.errstate(divide="call", over="call", invalid="call", under="ignore", call=self.seen)
-
     def notes(self) -> list[Hazard]:
         return list(self._notes.values())
 
-    def seen(self, kind: str, _flags: int) -> None:
-        """numpy has raised a flag in what called it."""
-        frame = sys._getframe(1)
+    def seen(self, kind: str, frame: FrameType) -> None:
+        """numpy has raised a flag in what `frame` called."""
         effect, apart = under_way(frame)
         if effect is None:
             self._seen_by_scalar(kind, frame)

@@ -18,16 +18,16 @@ from pytest_kernbench.simulator.ascend310p.speech import Spans
 from pytest_kernbench.simulator.ascend310p.tensors import LocalTensor
 from pytest_kernbench.simulator.ascend310p.vector_bits import BitPlans
 from pytest_kernbench.simulator.ascend310p.vector_plans import How, VectorPlan
+from pytest_kernbench.simulator.checks.shadow import VALID, run_of
 
-LONG = 4096
-VALID = b"\x01" * LONG
-MOST_PREPARED = 32_768
+MOST_PREPARED = 65_536
 
 
 class Prepared(NamedTuple):
     """A call on certain views. `dubious`: its operands have a finding, which is made each time.
 
-    `buffers`: of queues, which a FreeTensor may have given back, each with the operand's name.
+    `buffers`: of queues, which a FreeTensor may have given back, each with the operand's name. `looks` and `leaves`:
+    the shadow of a call in order, of what it reads and of what it writes.
     """
 
     plan: VectorPlan
@@ -40,6 +40,8 @@ class Prepared(NamedTuple):
     dubious: bool
     buffers: tuple[tuple[Any, str], ...]
     params: Any  # of the call that was prepared
+    looks: tuple[tuple[int, bytes, bytes | None], ...]  # lo, validity, owner
+    leaves: tuple[tuple[int, int, bytes, bytes], ...]  # lo, hi, validity, owner
 
     def plain(self, how: How) -> bool:
         """Whether the numbers are ints: 256.0 and True find what 256 and 1 left."""
@@ -89,15 +91,28 @@ class VectorIssue(BitPlans):
         judges = self._judges
         if judges is None:
             return
-        if judges.shadow.suspicious or plan.workspace:
+        if judges.numerics is not None and judges.numerics.pending and plan.scalar is not None:
+            judges.numerics.scalar(scalar, row, writes[0][0], writes[-1][1])
+        transfers = judges.transfers
+        if transfers.unread:
+            for lo, hi in reads:
+                transfers.read(lo, hi)
+        held = transfers.held
+        for lo, hi in writes:
+            if held.find(1, lo, hi) >= 0:
+                transfers.overwritten(lo, hi)
+        valid, writers = judges.ub.valid, judges.ub.writers
+        for lo, ones, own in said.looks:
+            if not valid.startswith(ones, lo) or (own is not None and not (writers or b"").startswith(own, lo)):
+                self._judge(row, plan, dst, sources, writes)
+                return
+        if plan.workspace:
             self._judge(row, plan, dst, sources, writes)
             return
-        valid = judges.ub.valid
-        for lo, hi in reads:
-            if valid.find(0, lo, hi) >= 0:
-                judges.shadow.read(judges.ub, row, lo, hi, 0, row in judges.races.racy_rows)
-        for lo, hi in writes:
-            valid[lo:hi] = VALID[: hi - lo] if hi - lo <= LONG else b"\x01" * (hi - lo)
+        for lo, hi, ones, own in said.leaves:
+            valid[lo:hi] = ones
+            if writers is not None:
+                writers[lo:hi] = own
 
     def _prepare(
         self, name: str, dst: LocalTensor, sources: tuple[LocalTensor, ...], scalar: Any, how: How, frame: FrameType
@@ -177,8 +192,16 @@ class VectorIssue(BitPlans):
         a, b, c, d = (*offsets, at, 0, 0, 0)[:4]
         operands = zip((dst, *sources), _names(len(sources)), strict=True)
         buffers = tuple([(each.buffer, who) for each, who in operands if each.buffer.tensors])
-        deed = Deed(writes[0][0], writes[-1][1], plan.compute, plan.index, plan.folded)
-        return Prepared(plan, (a, b, c, d), args, (args or ())[:-1], deed, reads, writes, dubious, buffers, params)
+        compute = plan.compute
+        if self._judges is not None and self._judges.numerics is not None:
+            low, high = writes[0][0], writes[-1][1]
+            in_place = plan.in_place or any(lo < high and low < hi for lo, hi in reads)
+            compute = self._judges.numerics.watched(compute, in_place)
+        deed = Deed(writes[0][0], writes[-1][1], compute, plan.index, plan.folded)
+        looks, leaves = ((), ()) if self._judges is None else _shadows(plan, dst, sources)
+        return Prepared(
+            plan, (a, b, c, d), args, (args or ())[:-1], deed, reads, writes, dubious, buffers, params, looks, leaves
+        )
 
     def _judge(self, row: int, plan: VectorPlan, dst: LocalTensor, sources: Any, writes: Any) -> None:
         """Validity of what is read and by whom, and who writes."""
@@ -187,11 +210,17 @@ class VectorIssue(BitPlans):
         ub, shadow = judges.ub, judges.shadow
         racy = row in judges.races.racy_rows
         read = sources[:-1] if plan.workspace else (*sources, dst) if plan.in_place else sources
+        operands = []
         for tensor, access in zip(read, (*plan.sources, plan.dst), strict=False):
-            for lo, hi in access.ranges:
-                shadow.read(ub, row, tensor.lo + lo, tensor.lo + hi, tensor.owner, racy)
+            spans = tuple([(tensor.lo + lo, tensor.lo + hi) for lo, hi in access.ranges])
+            operands.append((spans, tensor.type.size))
+            for lo, hi in spans:
+                shadow.use(ub, row, lo, hi, tensor.owner, racy)
+        marks = shadow.marks(ub, operands, writes, dst.type.size, plan.name == "Select")
         for lo, hi in writes:
             shadow.write(ub, lo, hi, dst.owner)
+        if marks is not None:
+            shadow.mark(ub, writes, marks)
         if plan.workspace:
             room = sources[-1]
             shadow.forget(ub, room.lo, room.lo + plan.need[-1] * room.type.size)
@@ -275,6 +304,20 @@ class VectorIssue(BitPlans):
             fact = f"the work buffer from UB[{room.lo}] and src0 from UB[{source.lo}] on overlap"
             self.found(frame, "illegal-overlap", plan.name, fact, "give the work buffer bytes of its own")
         return shared
+
+
+def _shadows(plan: VectorPlan, dst: LocalTensor, sources: Sequence[LocalTensor]) -> Any:
+    """What a call finds in the shadow if all is in order, and what it leaves there."""
+    read = [*zip(sources, plan.sources, strict=True), *([(dst, plan.dst)] if plan.in_place else ())]
+    looks = [
+        (each.lo + lo, run_of(VALID, hi - lo), run_of(each.owner, hi - lo) if each.owner else None)
+        for each, access in read
+        for lo, hi in access.ranges
+    ]
+    leaves = [
+        (dst.lo + lo, dst.lo + hi, run_of(VALID, hi - lo), run_of(dst.owner, hi - lo)) for lo, hi in plan.dst.ranges
+    ]
+    return tuple(looks), tuple(leaves)
 
 
 class NoNumber:

@@ -13,17 +13,39 @@ from pytest_kernbench.simulator.checks.initialisation import Ranges
 from pytest_kernbench.simulator.errors import Hazard, Involved
 
 
+class Run:
+    """The bytes that accesses touched one after another without a gap; what they touched before; a row of theirs."""
+
+    __slots__ = ("before", "hi", "lo", "row")
+
+    def __init__(self, lo: int, hi: int, row: int) -> None:
+        self.lo = lo
+        self.hi = hi
+        self.row = row
+        self.before = Ranges()
+
+
 class Footprint:
     """What one block touched in memory, by kind of access and descriptor; a row of each stands for all."""
 
     def __init__(self) -> None:
-        self.touched: dict[tuple[bool, int], tuple[Ranges, int]] = {}
+        self._runs: dict[tuple[bool, int], Run] = {}
 
     def add(self, write: bool, descriptor: int, row: int, lo: int, hi: int) -> None:
-        found = self.touched.get((write, descriptor))
-        if found is None:
-            found = self.touched[write, descriptor] = Ranges(), row
-        found[0].add(lo, hi)
+        run = self._runs.get((write, descriptor))
+        if run is None:
+            self._runs[write, descriptor] = Run(lo, hi, row)
+        elif lo == run.hi:
+            run.hi = hi
+        elif lo < run.lo or hi > run.hi:
+            run.before.add(run.lo, run.hi)
+            run.lo, run.hi = lo, hi
+
+    def touched(self) -> Iterator[tuple[tuple[bool, int], Ranges, int]]:
+        """Kind of access and descriptor, the bytes, and a row."""
+        for key, run in self._runs.items():
+            run.before.add(run.lo, run.hi)
+            yield key, run.before, run.row
 
 
 Extent = tuple[int, int]
@@ -52,7 +74,7 @@ def _reaches(blocks: list[Footprint]) -> dict[tuple[bool, int], dict[Extent, Rea
     """By kind of access and descriptor, the extents that blocks touched: many blocks touch the same ones."""
     found: dict[tuple[bool, int], dict[Extent, Reach]] = {}
     for number, block in enumerate(blocks):
-        for key, (ranges, row) in block.touched.items():
+        for key, ranges, row in block.touched():
             extents = found.setdefault(key, {})
             for lo, hi in ranges:
                 reach = extents.setdefault((lo, hi), [number, row, number, row])

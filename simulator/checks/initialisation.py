@@ -53,7 +53,7 @@ class Ranges:
 
 
 class InitialisationChecker(Observer):
-    """Finds `uninitialised-read`, and `past-logical-length` where the bytes lie behind a tensor's valid rows."""
+    """Finds `uninitialised-read`; bytes behind a tensor's valid rows are the length checker's."""
 
     def __init__(self, replay: str, log: Any) -> None:
         self._replay = replay
@@ -77,7 +77,7 @@ class InitialisationChecker(Observer):
     def _read(self, op: Any, allocation: Any, lo: int, hi: int) -> None:
         valid = allocation.valid
         gap = (lo, hi) if valid is None else valid.missing(lo, hi)
-        if gap is not None:
+        if gap is not None and not allocation.past:
             self._report(op, allocation, *gap)
 
     def _write(self, allocation: Any, lo: int, hi: int) -> None:
@@ -90,17 +90,14 @@ class InitialisationChecker(Observer):
         allocation.valid.add(lo, hi)
 
     def _report(self, op: Any, allocation: Any, lo: int, hi: int) -> None:
-        kind = "past-logical-length" if allocation.past else "uninitialised-read"
         reader = about(op, (allocation, lo, hi), self._log)
-        if allocation.past:
-            fact = f"{reader}\n  reads behind the valid rows of {allocation.name}; give the last tile its exact width"
-        elif allocation.name not in ("scratch", "slot"):
+        if allocation.name not in ("scratch", "slot"):
             fact = f"{reader}\n  reads bytes that nothing has written; give the tensor data=, or store to it first"
         else:
             fact = f"{reader}\n  reads bytes that nothing has written; write them first (tl.zeros, tl.load, out=)"
         key = (op.site, allocation.name)
         earlier = self._found.get(key)
-        hazard = Hazard(kind, fact, (reader,), replay=self._replay)
+        hazard = Hazard("uninitialised-read", fact, (reader,), replay=self._replay)
         self._found[key] = hazard if earlier is None else replace(earlier, count=earlier.count + 1)
 
     def findings(self) -> list[Hazard]:

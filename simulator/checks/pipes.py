@@ -195,11 +195,12 @@ class PipeRaceChecker(Observer):
         clock = self._known[0]
         clock[0] = self._epochs[0]
         shift, buckets = (FINE, self._fine) if lo < self._memory else (COARSE, self._coarse)
-        for place in range(lo >> shift, ((hi - 1) >> shift) + 1):
+        first, last = lo >> shift, (hi - 1) >> shift
+        for place in (first,) if first == last else (first, last):
             bucket = buckets.get(place)
             if bucket is not None:
-                newest = bucket.newest_writes
-                if newest[1] > clock[1] or newest[2] > clock[2] or newest[3] > clock[3]:
+                _, w1, w2, w3 = bucket.newest_writes
+                if w1 > clock[1] or w2 > clock[2] or w3 > clock[3]:
                     self._look(bucket, bucket.writes, "race-raw", 0, 0, clock, *_clip(place, shift, lo, hi))
         if self._racing:
             self._report(row)

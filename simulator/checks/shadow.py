@@ -1,23 +1,34 @@
 """Which bytes hold something, and whose: reads of bytes that nobody wrote, and owners that read a borrower's bytes.
 
 A byte of shadow for a byte of memory, in the order of issue. Copies carry the shadow along without a word; whatever
-computes with a byte has to have it. PYTEST_DONT_REWRITE
+computes with a byte has to have it. What lies behind a valid length is followed: an output that depends on it is a
+finding, in a run with data if the poison, NaN, came out. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from pytest_kernbench.simulator.errors import Hazard, Involved
 from pytest_kernbench.simulator.probes import Observer
 
-NOTHING, VALID, PAST = 0, 1, 2
+NOTHING, VALID, PAST, MASKED = 0, 1, 2, 3  # MASKED: from behind a valid length, through a Select
+Spans = tuple[tuple[int, int], ...]
 REPORTS = {
     NOTHING: ("uninitialised-read", "reads bytes that nothing has written; write them first (DataCopy, Duplicate)"),
     PAST: ("past-logical-length", "computes with bytes from behind a tensor's valid length; mask the tail off"),
 }
+
+
+@lru_cache(4096)
+def run_of(value: int, size: int) -> bytes:
+    """`size` bytes of shadow that are alike."""
+    return bytes([value]) * size
 
 
 class Memory:
@@ -73,12 +84,53 @@ class Shadow(Observer):
         if owner:
             self.aliased(memory, row, lo + memory.base, hi + memory.base, owner)
 
+    def use(self, memory: Memory, row: int, lo: int, hi: int, owner: int = 0, racy: bool = False) -> None:
+        """As `read`, of an op whose result is followed: what lies behind a valid length is no fault yet."""
+        at = memory.valid.find(NOTHING, lo - memory.base, hi - memory.base)
+        if at >= 0 and not racy:
+            self._report(NOTHING, memory, row, at, hi - memory.base)
+        if owner:
+            self.aliased(memory, row, lo, hi, owner)
+
+    @staticmethod
+    def marks(memory: Memory, reads: list[tuple[Spans, int]], writes: Spans, size: int, select: bool) -> bytes | None:
+        """What of an op's result depends on bytes behind a valid length; None if nothing does.
+
+        Element by element where both lie in one piece, else all on all. `reads`: of each operand its bytes and the size
+        of an element. `select`: what is chosen may be masked.
+        """
+        valid, base = memory.valid, memory.base
+        tails = (PAST, MASKED)
+        if not any(
+            valid.find(tail, lo - base, hi - base) >= 0 for spans, _ in reads for lo, hi in spans for tail in tails
+        ):
+            return None
+        level = np.ones(sum(hi - lo for lo, hi in writes) // size, np.uint8)
+        for spans, of in reads:
+            seen = np.concatenate([np.frombuffer(bytes(valid[lo - base : hi - base]), np.uint8) for lo, hi in spans])[
+                ::of
+            ]
+            if len(seen) != len(level) or len(spans) + len(writes) > 2:
+                seen = np.full(len(level), PAST if PAST in seen else MASKED if MASKED in seen else VALID, np.uint8)
+            level = np.where((seen == PAST) | ((seen == MASKED) & (level != PAST)), seen, level)
+        if select:
+            level[level == PAST] = MASKED
+        return level.repeat(size).tobytes()
+
+    @staticmethod
+    def mark(memory: Memory, writes: Spans, marks: bytes) -> None:
+        """Put `marks` of an op's result on the bytes that it wrote."""
+        at = 0
+        for lo, hi in writes:
+            memory.valid[lo - memory.base : hi - memory.base] = marks[at : at + hi - lo]
+            at += hi - lo
+
     def write(self, memory: Memory, lo: int, hi: int, owner: int = 0) -> None:
         lo -= memory.base
         hi -= memory.base
-        memory.valid[lo:hi] = b"\x01" * (hi - lo)
+        memory.valid[lo:hi] = run_of(VALID, hi - lo)
         if memory.writers is not None:
-            memory.writers[lo:hi] = bytes([owner]) * (hi - lo)
+            memory.writers[lo:hi] = run_of(owner, hi - lo)
 
     def copy(self, source: Memory, lo: int, target: Memory, to: int, size: int, row: int, owner: int = 0) -> None:
         """Bytes move with what is known of them."""
@@ -86,7 +138,7 @@ class Shadow(Observer):
         to -= target.base
         carried = source.valid[lo : lo + size]
         target.valid[to : to + size] = carried
-        if NOTHING in carried:
+        if NOTHING in carried or (self.suspicious and (PAST in carried or MASKED in carried)):
             self._carried.append((target, to, to + size, row))
         if target.writers is not None:
             target.writers[to : to + size] = bytes([owner]) * size
@@ -97,15 +149,33 @@ class Shadow(Observer):
 
     # Findings
 
-    def end_of_block(self, outputs: Any) -> None:
-        """Bytes of the tensors `outputs` that hold nothing, at the copy that put it there."""
+    def end_of_block(self, outputs: dict[Memory, Any]) -> None:
+        """Bytes of `outputs` that hold nothing, or depend on nothing that counts, at the copy that put them there.
+
+        With each comes its array of elements; None if the run has no data.
+        """
         for memory, lo, hi, row in self._carried:
             if memory in outputs:
                 at = memory.valid.find(NOTHING, lo, hi)
                 if at >= 0:
                     fact = f"puts bytes that nothing has written into {memory.name}, and they stay; write them first"
                     self._note("uninitialised-read", memory, row, at, hi, fact)
+                at = self._depends(memory, lo, hi, outputs[memory])
+                if at >= 0:
+                    what = "what depends on bytes behind a tensor's valid length"
+                    fact = f"keeps in {memory.name} {what}; mask the tail off"
+                    self._note("past-logical-length", memory, row, at, hi, fact)
         self._carried.clear()
+
+    @staticmethod
+    def _depends(memory: Memory, lo: int, hi: int, values: Any) -> int:
+        """The first byte of [lo, hi) that depends on one behind a valid length, as far as can be told; -1 if none."""
+        if values is None or values.dtype.kind != "f":
+            return memory.valid.find(PAST, lo, hi)
+        marks = np.frombuffer(memory.valid[lo:hi], np.uint8)
+        nan = np.isnan(values.reshape(-1)[np.arange(lo, hi) // values.itemsize])
+        found = np.flatnonzero((marks >= PAST) & nan)
+        return lo + int(found[0]) if len(found) else -1
 
     def _report(self, what: int, memory: Memory, row: int, lo: int, hi: int) -> None:
         kind, fact = REPORTS[what]

@@ -52,6 +52,8 @@ class Allocation:
     ended: int | None = None  # site at which its scope was left or its slot released
     filled = False  # these two belong to the initialisation checker
     valid: Any = None
+    fetched: Any = None  # belongs to the checker of transfers
+    taint: Any = None  # belongs to the checker of logical lengths
 
     def __init__(self, space: Space, lo: int, hi: int, name: str, label: int) -> None:
         self.space = space

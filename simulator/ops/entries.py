@@ -50,8 +50,12 @@ class Entry:
 
     @property
     def usual_work(self) -> int:
-        """What a reader assumes: every element of the shape, or nothing if bytes move."""
-        return 0 if self.bytes or not self.shape else math.prod(self.shape)
+        """What a reader assumes: every element of the shape, or nothing if bytes move.
+
+        One number without operands is no shape, but which flag it is.
+        """
+        which_flag = len(self.shape) == 1 and not self.operands
+        return 0 if self.bytes or not self.shape or which_flag else math.prod(self.shape)
 
     def at(self, offsets: Sequence[int]) -> Entry:
         """The same op with its operands at `offsets`."""
@@ -185,7 +189,7 @@ def reference(name: str, region: str, newer: int) -> str:
 
 # Lines
 
-PLAIN_NAME = r"[A-Za-z_][\w./\[\]-]*"
+PLAIN_NAME = r"[A-Za-z_][\w./\[\]<>-]*"
 NAME = rf'(?:{PLAIN_NAME}|"(?:[^"\\]|\\.)*")'
 TERM = r"\([+-]0x[0-9a-f]+[i-z]\)"
 _RANGES = re.compile(rf"({NAME})\+0x([0-9a-f]+)((?:{TERM})*)(?::(\d+))?(?:\(x(\d+) ([+-]0x[0-9a-f]+)\))?$")
@@ -302,10 +306,11 @@ def read_line(text: str, depth: int) -> tuple[Entry, tuple[Affine, ...]]:
             operands = cell
         else:
             raise ValueError(f"no column: {operands!r}")
+    ranges, offsets = _read_operands(operands, found.bytes)
+    found = replace(found, operands=ranges)
     if not any(cell.startswith("work ") for cell in cells):
         found = replace(found, work=found.usual_work)
-    ranges, offsets = _read_operands(operands, found.bytes)
-    return replace(found, operands=ranges), offsets
+    return found, offsets
 
 
 def _read_operands(text: str, size: int) -> tuple[tuple[Ranges, ...], tuple[Affine, ...]]:

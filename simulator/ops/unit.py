@@ -58,7 +58,9 @@ class Unit:
     been traversed.
     """
 
-    __slots__ = ("_busy", "_cells", "_extra", "_flying", "_lazy", "_queue", "_sim", "clock", "kind", "name")
+    __slots__ = (
+        "_busy", "_cells", "_computed", "_extra", "_flying", "_lazy", "_queue", "_sim", "clock", "kind", "name",
+    )  # fmt: skip
 
     def __init__(self, sim: Simulation, log: OpLog, name: str, kind: int) -> None:
         self.name = name
@@ -71,6 +73,7 @@ class Unit:
         self._busy = False
         self._lazy = sim.schedule.lazy
         self._extra = sim.schedule.extra
+        self._computed = sim.probes.computed
         sim.schedule.register(self)
 
     def submit(self, op: Op) -> None:
@@ -111,6 +114,8 @@ class Unit:
         op.start = now
         if op.compute is not None:
             op.result = op.compute(*op.sources)
+            for look in self._computed:
+                look(op)
         extra = self._extra(op.occupancy) if self._extra is not None else 0
         self._cells[op.row * WIDTH + START] = now
         route = op.route

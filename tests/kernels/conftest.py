@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_kernbench import assertions as ka
 from pytest_kernbench.kernels.ahbm import driver
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import attention_mesh_mlo, chain
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
+from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
 from pytest_kernbench.kernels.ahbm.placement import placement, token_of, valid_len
 from pytest_kernbench.kernels.reference.attention import ErrorModel, attention, error_model, random_attention
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
@@ -233,6 +235,10 @@ def attend(run_kernel: Any) -> Attend:
 
     def run(chip: AhbmChip, launch: driver.Launch, kernel: Any = None, **options: Any) -> Outcome:
         done = run_kernel(kernel or launch.kernel, *launch.args, on=chip, **{**launch.options, **options})
+        if kernel is None and done.checked:
+            ka.assert_no_dead_transfers(done)
+            if launch.kernel is not gqa_ring:  # whose two buffers take its own piece by turns
+                ka.assert_no_redundant_transfers(done)
         return Outcome(done, launch.outputs(done) if done.tensors["Q"].data is not None else [])
 
     return run

@@ -20,7 +20,7 @@ from pytest_kernbench.kernels.reference.bounds import Decode, latency_bounds
 from pytest_kernbench.kernels.reference.causal import Prefill
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
-from pytest_kernbench.simulator.errors import KernelError
+from pytest_kernbench.simulator.errors import HazardError, KernelError
 
 SMALL = {"d": 64, "d_v": 64, "group": 4}
 QK = 'self.tl.composite("gemm", self.q, tile.k, trans_b=True, out=out, epilogue=(("scale", scale),))'
@@ -511,8 +511,8 @@ def test_4_minus_infinity_minus_itself(split, case, broken, kv_len, edits):
     each = case(kv_len=kv_len, t_q=1 if kv_len < 4 else 6, **SMALL)
 
     each.check(split([each], 8, tile=4).outputs[0])
-    with refused("off by nan"):
-        each.check(split([each], 8, tile=4, kernel=broken(gqa_decode_batch, edits)).outputs[0])
+    with pytest.raises(HazardError, match=r"^first-nan \(1 in all\)"):
+        split([each], 8, tile=4, kernel=broken(gqa_decode_batch, edits))
 
 
 @pytest.mark.adr("0060", "5.1")

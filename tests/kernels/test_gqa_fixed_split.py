@@ -164,6 +164,11 @@ def test_skipping_changes_no_bit(fixed, case, n):
     assert len(skipped.log.where(name="composite")) < len(masked.log.where(name="composite"))
 
 
+@pytest.mark.parametrize(("start_pe", "shares"), [(0, [[0, 3, 6], [1, 4], [2, 5]]), (1, [[2, 5], [0, 3, 6], [1, 4]])])
+def test_splits_are_dealt_in_the_order_of_the_ranks_from_the_first_on(start_pe, shares):
+    assert [list(splits_of(rank, start_pe, 7, 3)) for rank in range(3)] == shares
+
+
 @given(count=st.integers(1, 70), n=st.integers(1, 9), start_pe=st.integers(0, 8))
 def test_what_a_group_holds_together_is_the_whole_and_nothing_twice(count, n, start_pe):
     shares = [splits_of(rank, start_pe % n, count, n) for rank in range(n)]

@@ -390,6 +390,18 @@ def test_pieces_are_asked_for_before_they_are_needed(one_block, recv_ahead):
     assert asked_before_the_fold(one_block(recv_ahead=recv_ahead)) == (recv_ahead > 0)
 
 
+@pytest.mark.adr("0060", "5.5", "B.7")
+@pytest.mark.parametrize("recv_ahead", [0, 1, 2, 4])
+def test_no_more_pieces_are_asked_for_than_is_said(one_block, recv_ahead):
+    run = one_block(recv_ahead=recv_ahead)
+
+    for rank in range(8):
+        asked = run.log.where(name="recv_async", program=rank).index[1::2]
+        folds = run.log.where(name="composite", region="QK", program=rank, reads="slot").index
+        before = np.searchsorted(asked, folds)  # pieces asked for before each fold, its own among them
+        assert before.tolist() == [min(number + 1 + recv_ahead, 7) for number in range(7)]
+
+
 @pytest.fixture
 def llama(ring, case):
     """`llama(sharding, kernel=...)`: at Llama's sizes a piece takes 256 cycles on its link, thousands to be folded."""

@@ -125,6 +125,23 @@ def test_sinks_are_added_once_and_the_lse_is_the_oracles(attend_alone, case, t_q
         each.check_lse(lse_of(outcome, each.problem))
 
 
+@pytest.mark.adr("0060", "4")
+@pytest.mark.parametrize(("t_q", "broadcasts"), [(1, 0), (12, 1)])
+def test_sinks_are_spread_over_tokens_only_where_there_are_several(split, case, t_q, broadcasts):
+    run = split([case(t_q=t_q, kv_len=60, sinks=SINKS, **SMALL)], 1, tile=16).run
+
+    assert len(run.log.where(name="broadcast").index) == broadcasts
+
+
+@pytest.mark.adr("0060", "4", "11.1")
+@pytest.mark.parametrize("layout", ["head", "token"])
+@pytest.mark.parametrize("t_q", [1, 5])
+def test_every_kv_head_has_the_sinks_of_its_own_query_heads(attend_alone, case, t_q, layout):
+    each = case(t_q=t_q, kv_len=60, heads=2, sinks=[*SINKS, 4.0, 0.5, -np.inf, 2.0], sd=1.0, **SMALL)
+
+    each.check(attend_alone(each, layout=layout).outputs[0])
+
+
 @pytest.mark.adr("0060", "4", "11.1")
 def test_a_sink_counted_by_every_rank_is_found(split, case, broken):
     edits = {"tl.add(l * mine, of_sink, out=l)": "tl.add(l * mine, of_sink * 8.0, out=l)"}

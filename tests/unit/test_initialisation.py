@@ -184,7 +184,7 @@ def chip() -> Any:
 
 def tile(rows: int) -> Callable[..., None]:
     def kernel(k: Any, *, tl: Any) -> None:
-        tl.wait(tl.load(k, (rows, 8)))
+        tl.wait(tl.store(k, tl.load(k, (rows, 8))))
 
     return kernel
 
@@ -195,6 +195,7 @@ def test_rows_behind_the_logical_length_are_found(chip: Any, valid: Any) -> None
     assert chip.run(tile(5), k).hazards == ()
     (hazard,) = chip.run(tile(6), k, check="collect").hazards
     assert hazard.kind == "past-logical-length"
+    assert hazard.message.startswith("store on DMA_W of PE0, K[0:192] of HBM of PE0")
     assert "load on DMA_R of PE0, K[160:192] of HBM of PE0" in hazard.message
     assert "give the last tile its exact width" in hazard.message
 

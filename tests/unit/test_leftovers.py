@@ -109,7 +109,7 @@ def math_and_sends_that_drain(x: Any, o: Any, *, tl: Any) -> None:
 @pytest.mark.parametrize("kernel", [waited_for_by_a_later_one, used_and_so_waited_for, math_and_sends_that_drain])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_is_known_to_be_over_or_drains_is_no_finding(launch: Any, kernel: Any, schedule: str) -> None:
-    launch(kernel, x=X, o=OUT, grid=2, schedule=schedule, check=True)
+    launch(kernel, x=X / 1024, o=OUT, grid=2, schedule=schedule, check=True)  # exp of all of it is finite
 
 
 def test_what_drains_is_done_when_the_run_is_over(launch: Any) -> None:

@@ -16,7 +16,10 @@ from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import L
 
 
 class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
-    """Facts 7: 1, 3, 5, 7, 9, 12, 13. Fault 11 (no slack for a reserve of the runtime's) is the tiling's `ub`."""
+    """Facts 7: 1, 3, 5, 7, 9, 12, 13, and the upper triangle of facts 6.1.
+
+    Fault 11 (no slack for a reserve of the runtime's) is the tiling's `ub`.
+    """
 
     BUFFER_NUM = 1  # 12: known to the kernel alone
 
@@ -33,6 +36,10 @@ class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
         for k in range(repeats * LANES, self.realK_):
             total = total + products.GetValue(k)
         return total
+
+    def DecayColumns(self, chunk: Chunk, i: int) -> int:
+        """6.1: above the diagonal too, where steep gates make infinities; nobody uses them."""
+        return chunk.length
 
     def CopyState(self, item: Item) -> None:
         """3: nobody writes the final state of a sequence without tokens."""

@@ -64,7 +64,7 @@ class KeySide(Members):
         self.asc.PipeBarrier(self.asc.PIPE_V)
 
     def PrepareDecayAndExp(self, chunk: Chunk) -> None:
-        """expGCum = e^G and decayMask_ij = e^(G_i - G_j), the full square, of which the upper triangle is not used."""
+        """expGCum = e^G and decayMask_ij = e^(G_i - G_j), up to the diagonal, behind which it may be infinite."""
         asc, length = self.asc, chunk.length
         asc.Duplicate(self.expGCumFp32, 0.0, self.chunkSize_)
         asc.PipeBarrier(asc.PIPE_V)
@@ -72,14 +72,19 @@ class KeySide(Members):
         for i in range(length):
             gi = self.gCumsumFp32.GetValue(i)
             row = self.decayMaskFp32[i * self.chunkSize_]
+            columns = self.DecayColumns(chunk, i)
             self.CoefficientReady()
-            asc.Duplicate(row, gi, length)
+            asc.Duplicate(row, gi, columns)
             asc.PipeBarrier(asc.PIPE_V)
-            asc.Sub(row, row, self.gCumsumFp32, length)
+            asc.Sub(row, row, self.gCumsumFp32, columns)
             asc.PipeBarrier(asc.PIPE_V)
-            asc.Exp(row, row, length)
+            asc.Exp(row, row, columns)
         asc.PipeBarrier(asc.PIPE_V)
         self.VectorToScalar()
+
+    def DecayColumns(self, chunk: Chunk, i: int) -> int:
+        """How many decays of row i there are: one repeat in any case."""
+        return i + 1
 
     def PrepareAttnQueryCache(self, chunk: Chunk) -> bool:
         """scale * Q where the output will be, if it fits there and a DMA can bring it; whether it is there."""

@@ -66,6 +66,20 @@ def test_a_narrower_last_tile_in_rows_of_the_others_width_gives_the_same(delta: 
     delta.check(inputs, mended)
 
 
+# 6.1: decays above the diagonal
+
+
+def test_steep_gates_make_infinities_above_the_diagonal(delta: Any) -> None:
+    inputs, shape = delta.inputs((5,), dk=16, dv=16, decay=48.0), Shape((5,), 1, 1, 16, 16)
+    faithful = delta.unchecked(inputs, shape, variant=FAITHFUL)
+
+    (found,) = faithful.run.hazards
+    assert (found.kind, [op.name for op in found.ops]) == ("overflow", ["Exp"])
+    assert "PrepareDecayAndExp" in found.message
+    delta.check(inputs, faithful)  # nobody uses them
+    assert not delta.call(inputs, check="collect").run.hazards
+
+
 # 3: an empty sequence
 
 
