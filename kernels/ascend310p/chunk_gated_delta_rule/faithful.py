@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.carving import Carving
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule, Item
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import LANES, Chunk, Float
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import LANES, Chunk, Float, Tile
 
 
 class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
@@ -75,3 +75,14 @@ class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
             each._replace(offset=each.offset - back) if each.offset > last.offset else each for each in carving.slices
         ]
         return carving._replace(slices=tuple(slices))
+
+    # No faults, but counted: what the mended kernel does not do
+
+    def TileOf(self, number: int) -> Tile:
+        """Rows of a narrower last tile are as long as the others'."""
+        return super().TileOf(number)._replace(pitch=self.vStepAligned_)
+
+    def ReadInitialState(self, chunk: Chunk, tile: Tile) -> None:
+        """A flag behind the state's numbers, beside the barrier on all pipes."""
+        super().ReadInitialState(chunk, tile)
+        self.ScalarToVector()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Tiling
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import FP32_NUM_PER_BLOCK, Tiling, ceil_to
 
 Float = np.float32
 TAYLOR_TERMS = 12
@@ -36,6 +36,11 @@ class Tile(NamedTuple):
     v: int
     width: int
     pitch: int
+
+    @property
+    def whole(self) -> int:
+        """Floats of the blocks that hold a row of the width."""
+        return ceil_to(self.width, FP32_NUM_PER_BLOCK)
 
 
 class Members:

@@ -90,7 +90,7 @@ class ValueSide(KeySide):
         """From the workspace, a DMA a row."""
         for k in range(self.realK_):
             source = self.stateWorkspaceGm_[self.WorkspaceOffset(chunk, tile, k)]
-            self.asc.DataCopy(self.stateInFp32[k * tile.pitch], source, tile.pitch)
+            self.asc.DataCopy(self.stateInFp32[k * tile.pitch], source, tile.whole)
 
     def ComputeVNew(self, chunk: Chunk, tile: Tile) -> None:
         """chunkV = U - W S, row by row through deltaFp32."""
@@ -133,7 +133,7 @@ class ValueSide(KeySide):
         if self.ValuesByDma(tile):
             blocks = tile.width // FP16_NUM_PER_BLOCK
             gap = self.NV_ * self.realV_ // FP16_NUM_PER_BLOCK - blocks
-            rows = self.asc.DataCopyParams(chunk.length, blocks, 0, gap)
+            rows = self.asc.DataCopyParams(chunk.length, blocks, tile.pitch // FP16_NUM_PER_BLOCK - blocks, gap)
             self.asc.DataCopy(self.attnOutGm_[self.ValueOffset(chunk, tile)], out, rows)
         else:
             self.VectorToScalar()
@@ -190,7 +190,7 @@ class ValueSide(KeySide):
         """To the workspace, a DMA a row."""
         for k in range(self.realK_):
             target = self.stateWorkspaceGm_[self.WorkspaceOffset(chunk, tile, k)]
-            self.asc.DataCopy(target, self.stateInFp32[k * tile.pitch], tile.pitch)
+            self.asc.DataCopy(target, self.stateInFp32[k * tile.pitch], tile.whole)
 
     def WriteFinalState(self, chunk: Chunk, tile: Tile) -> None:
         """Float32 [Dk, Dv] to half [Dv, Dk], element by element."""

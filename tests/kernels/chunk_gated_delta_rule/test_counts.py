@@ -121,6 +121,7 @@ def test_the_closed_form_has_the_tables_tails(L: int, instructions: int, repeats
     assert closed_form(L, 128, 128, 128)[:2] == (instructions, repeats)
 
 
+@pytest.mark.adr("0311", "6.3", "9.1")
 @pytest.mark.parametrize("variant", [MiddleChunk, FaithfulMiddleChunk], ids=["mended", "faithful"])
 @pytest.mark.parametrize(
     ("L", "dk", "dv", "v_step"),
@@ -133,8 +134,19 @@ def test_a_chunk_is_the_closed_form(L: int, dk: int, dv: int, v_step: int, varia
     assert counted(run_of(L, dk, dv, v_step, variant)) == closed_form(L, dk, dv, v_step)
 
 
+@pytest.mark.adr("0311", "9.1")
 def test_the_chunk_of_the_table_as_it_runs() -> None:
-    assert counted(run_of(64, 128, 128, 128, FaithfulMiddleChunk)) == TABLE[128, 128, 128]
+    """And its times: the scalar unit, flags among it, is what it waits for."""
+    run = run_of(64, 128, 128, 128, FaithfulMiddleChunk)
+
+    assert counted(run) == TABLE[128, 128, 128]
+    assert (run.cycles, busy(run)) == (1_306_440, {"MTE2": 7_616, "MTE3": 5_184, "S": 621_942, "V": 171_653})
+
+
+def busy(run: Any) -> dict[str, int]:
+    """Cycles that each unit was occupied by operations."""
+    rows = {unit: run.log.where(unit=unit) for unit in ("MTE2", "MTE3", "S", "V")}
+    return {unit: int((each.free - each.start).sum()) for unit, each in rows.items()}
 
 
 def test_the_first_and_the_last_chunk_bring_and_take_the_state_by_scalars() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.faithful import FaithfulChunkGatedDeltaRule
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, Tiling, tiling
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, Tiling, tiling, tiling_of_step
 from pytest_kernbench.simulator.errors import KernelError, LivelockError
 
 FAITHFUL = FaithfulChunkGatedDeltaRule
@@ -23,6 +23,7 @@ def kinds(run: Any) -> set[str]:
 # 1: DotFp32
 
 
+@pytest.mark.adr("0311", "6.2")
 @pytest.mark.adr("0310", "3.5", "5.4")
 @pytest.mark.parametrize("schedule", ["model", "jitter", "late"])
 def test_sums_race_with_the_products_they_fall_on(delta: Any, schedule: str) -> None:
@@ -52,6 +53,19 @@ def test_narrow_keys_have_no_sums_to_race(delta: Any) -> None:
     delta.check(inputs, outcome)
 
 
+@pytest.mark.parametrize("tokens", [3, 9])
+def test_a_narrower_last_tile_in_rows_of_the_others_width_gives_the_same(delta: Any, tokens: int) -> None:
+    """One chunk or two; what fills the rows up reaches neither GM nor the state."""
+    inputs, shape = delta.inputs((tokens,), dk=16, dv=48), Shape((tokens,), 1, 1, 16, 48)
+    plan = tiling_of_step(shape, 32, cores=1, chunk=8)
+    public, mended = (delta.unchecked(inputs, shape, variant=each, tiling=plan) for each in (FAITHFUL, None))
+
+    assert not public.run.hazards
+    assert public.out.tobytes() == mended.out.tobytes()
+    assert public.final_state.tobytes() == mended.final_state.tobytes()
+    delta.check(inputs, mended)
+
+
 # 6.1: decays above the diagonal
 
 
@@ -69,6 +83,7 @@ def test_steep_gates_make_infinities_above_the_diagonal(delta: Any) -> None:
 # 3: an empty sequence
 
 
+@pytest.mark.adr("0311", "1.4")
 def test_an_empty_sequence_leaves_its_final_state_unwritten(delta: Any) -> None:
     inputs = delta.inputs((3, 0, 2), dk=4, dv=4)
     faithful = delta.unchecked(inputs, Shape((3, 0, 2), 1, 1, 4, 4), variant=FAITHFUL)
@@ -85,6 +100,18 @@ def infinite(inputs: Any) -> Any:
     gates = inputs.g.copy()
     gates[1] = -np.inf
     return replace(inputs, g=gates)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_sum_of_gates_that_overflows_is_such_an_infinity(delta: Any) -> None:
+    inputs, shape = delta.inputs((3,), dk=4, dv=4), Shape((3,), 1, 1, 4, 4)
+    inputs = replace(inputs, g=np.full_like(inputs.g, -3e38))
+
+    with pytest.raises(LivelockError, match="faithful"):
+        delta.unchecked(inputs, shape, variant=FAITHFUL, max_ops=20_000)
+    delta.unchecked(inputs, shape, max_ops=20_000)
+    with pytest.raises(ValueError, match="its sum over the tokens of a head, is not finite"):
+        delta.call(inputs)
 
 
 @pytest.mark.adr("0310", "3.9")
@@ -125,6 +152,7 @@ def test_the_mended_exponential_ends(x: float, wanted: float) -> None:
 # 7 and 9: heads and lengths
 
 
+@pytest.mark.adr("0311", "1.3")
 def test_a_head_ratio_that_is_not_whole_reads_behind_the_keys(delta: Any) -> None:
     inputs = delta.inputs((2,), hk=2, hv=5, dk=16, dv=4)
 
@@ -172,6 +200,7 @@ def test_a_tiling_of_another_shape_goes_unnoticed_until_it_leaves_a_tensor(delta
 # 11, 12, 13: one account of UB
 
 
+@pytest.mark.adr("0311", "10.3")
 @pytest.mark.adr("0310", "2.4")
 def test_all_the_rest_of_ub_leaves_nothing_for_the_runtime(delta: Any) -> None:
     """GetCoreMemSize says 262144, and 8 KB of it are the runtime's."""
@@ -188,6 +217,7 @@ class TwoBuffers(FAITHFUL):
     BUFFER_NUM = 2
 
 
+@pytest.mark.adr("0311", "10.3")
 def test_a_second_buffer_that_the_host_does_not_know_of_overruns_ub(delta: Any) -> None:
     inputs, shape = delta.inputs((2,), dk=4, dv=4), Shape((2,), 1, 1, 4, 4)
 
@@ -206,6 +236,7 @@ class FaithfulOneSliceMore(FAITHFUL, OneSliceMore):
     """The same, behind a cursor that was not moved on."""
 
 
+@pytest.mark.adr("0311", "3.2")
 @pytest.mark.adr("0310", "4.7")
 def test_one_slice_more_lies_on_the_last_one(delta: Any) -> None:
     inputs, shape = delta.inputs((2,), dk=4, dv=4), Shape((2,), 1, 1, 4, 4)

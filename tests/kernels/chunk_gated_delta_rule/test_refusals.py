@@ -18,6 +18,7 @@ def wrong(inputs: Any, **arrays: Any) -> Any:
     return replace(inputs, **{name: make(getattr(inputs, name)) for name, make in arrays.items()})
 
 
+@pytest.mark.adr("0311", "10.1")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -48,6 +49,29 @@ def test_inputs_that_do_not_fit_are_refused(delta: Any, change: dict[str, Any], 
         host.checked(inputs)
 
 
+@pytest.mark.adr("0311", "10.1", "10.2")
+@pytest.mark.parametrize(
+    ("change", "options", "numbers"),
+    [
+        ({"value": lambda v: v[:, :3]}, {}, "3 value heads for 2 key heads"),
+        ({"lengths": lambda _: (2, 2)}, {}, "4 tokens, query has 5"),
+        ({"lengths": lambda _: (6, -1)}, {}, r"lengths\[1\] is -1: .* 0 tokens or more"),
+        ({"initial_state": lambda s: s[0]}, {}, r"3 axes \(4, 8, 4\), it wants \[B, Hv, Dv, Dk\]"),
+        ({"initial_state": lambda s: s.astype(np.float32)}, {}, "float32, the kernel takes float16"),
+        ({}, {"tiling": tiling(Shape((5,), 2, 4, 4, 8))}, r"lengths=\(5,\).*lengths=\(2, 3\)"),
+        ({}, {"scale": float("inf")}, "scale is inf"),
+    ],
+    ids=["head ratio", "sum of lengths", "negative length", "rank", "dtype", "tiling", "scale"],
+)
+def test_what_is_refused_never_runs(delta: Any, change: dict[str, Any], options: dict[str, Any], numbers: str) -> None:
+    def run(*_: Any, **__: Any) -> None:
+        pytest.fail("the kernel was launched")
+
+    with pytest.raises(ValueError, match=numbers):
+        delta.call(wrong(delta.inputs((2, 3), hk=2, hv=4, dk=4, dv=8), **change), run=run, **options)
+
+
+@pytest.mark.adr("0311", "10.1")
 @pytest.mark.parametrize(("hk", "hv"), [(2, 5), (2, 1), (3, 4)])
 def test_value_heads_are_a_multiple_of_key_heads(delta: Any, hk: int, hv: int) -> None:
     inputs = delta.inputs((3,), hk=hk, hv=hv, dk=4, dv=4)
@@ -58,6 +82,7 @@ def test_value_heads_are_a_multiple_of_key_heads(delta: Any, hk: int, hv: int) -
         delta.unchecked(inputs, Shape((3,), hk, hv, 4, 4))
 
 
+@pytest.mark.adr("0311", "10.1")
 @pytest.mark.parametrize("scale", [float("nan"), float("inf")])
 def test_a_scale_is_finite(delta: Any, scale: float) -> None:
     with pytest.raises(ValueError, match="give a finite number"):
@@ -74,6 +99,7 @@ def test_what_fits_is_not_refused(delta: Any) -> None:
 SHAPE = Shape((3,), 1, 2, 4, 8)
 
 
+@pytest.mark.adr("0311", "10.2")
 @pytest.mark.parametrize(
     ("other", "numbers"),
     [
@@ -96,6 +122,7 @@ def test_the_tiling_of_another_shape_is_refused(delta: Any, other: Shape, number
     assert refused.traceback[-1].name == "CheckTiling"
 
 
+@pytest.mark.adr("0311", "10.2")
 def test_the_grid_is_that_of_the_tiling(delta: Any) -> None:
     with pytest.raises(ValueError, match="the tiling is for 2 blocks, the grid has 1"):
         delta.unchecked(delta.inputs((3,), hv=2, dk=4, dv=8), SHAPE, grid=1)

@@ -31,6 +31,7 @@ def same_bits(one: Outcome, other: Outcome) -> bool:
     return all(a.tobytes() == b.tobytes() for a, b in pairs)
 
 
+@pytest.mark.adr("0311", "8.1")
 @pytest.mark.parametrize("tokens", [1, 2, 3, 15, 16, 17, 33])
 @pytest.mark.parametrize(("dk", "dv"), [(4, 4), (8, 20), (16, 16)])
 def test_short_sequences(delta: Any, tokens: int, dk: int, dv: int) -> None:
@@ -39,6 +40,7 @@ def test_short_sequences(delta: Any, tokens: int, dk: int, dv: int) -> None:
     delta.check(inputs, delta.call(inputs))
 
 
+@pytest.mark.adr("0311", "2.2")
 @pytest.mark.parametrize("tokens", [64, 65, 130])
 def test_chunks_carry_the_state(delta: Any, tokens: int) -> None:
     inputs = delta.inputs((tokens,), dk=1, dv=2, decay=0.01, seed=tokens)
@@ -46,6 +48,7 @@ def test_chunks_carry_the_state(delta: Any, tokens: int) -> None:
     delta.check(inputs, delta.call(inputs))
 
 
+@pytest.mark.adr("0311", "2.2", "5.2")
 @pytest.mark.parametrize("lengths", [(7,), (8,), (9,), (24,), (25,), (1, 17, 0, 8)])
 def test_short_chunks_do(delta: Any, lengths: tuple[int, ...]) -> None:
     inputs = delta.inputs(lengths, hk=1, hv=2, dk=16, dv=20, decay=0.01)
@@ -54,6 +57,7 @@ def test_short_chunks_do(delta: Any, lengths: tuple[int, ...]) -> None:
     delta.check(inputs, delta.call(inputs, tiling=plan))
 
 
+@pytest.mark.adr("0311", "8.1")
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 20), st.sampled_from([8, 16, 64]))
 @settings(max_examples=8, deadline=None)
 def test_any_length_of_any_small_width_in_any_chunks(delta: Any, tokens: int, dk: int, dv: int, chunk: int) -> None:
@@ -63,6 +67,7 @@ def test_any_length_of_any_small_width_in_any_chunks(delta: Any, tokens: int, dk
     delta.check(inputs, delta.call(inputs, tiling=plan))
 
 
+@pytest.mark.adr("0311", "8.1")
 @pytest.mark.parametrize(
     ("dk", "dv"), [(128, 128), (64, 64), (80, 80), (100, 60), (60, 16), (16, 12), (80, 96)]
 )  # fmt: skip
@@ -72,6 +77,7 @@ def test_widths(delta: Any, dk: int, dv: int) -> None:
     delta.check(inputs, delta.call(inputs, scale=dk**-0.5), dk**-0.5)
 
 
+@pytest.mark.adr("0311", "1.3")
 @pytest.mark.parametrize(("hk", "hv"), [(1, 1), (2, 4), (1, 4), (3, 3), (2, 10)])
 def test_value_heads_share_key_heads_in_turn(delta: Any, hk: int, hv: int) -> None:
     inputs = delta.inputs((3,), hk, hv, dk=8, dv=16)
@@ -79,6 +85,7 @@ def test_value_heads_share_key_heads_in_turn(delta: Any, hk: int, hv: int) -> No
     delta.check(inputs, delta.call(inputs))
 
 
+@pytest.mark.adr("0311", "1.4")
 @pytest.mark.parametrize("lengths", [(3, 0, 2), (0, 5), (5, 0), (0, 0), (1, 9, 4, 7), (0,)])
 def test_sequences_are_apart_and_an_empty_one_keeps_its_state(delta: Any, lengths: tuple[int, ...]) -> None:
     inputs = delta.inputs(lengths, hk=2, hv=4, dk=4, dv=8)
@@ -90,6 +97,7 @@ def test_sequences_are_apart_and_an_empty_one_keeps_its_state(delta: Any, length
             assert np.array_equal(outcome.final_state[number], inputs.initial_state[number])
 
 
+@pytest.mark.adr("0311", "1.2")
 def test_without_a_gate_nothing_decays(delta: Any) -> None:
     inputs = delta.inputs((9,), hv=2, dk=16, dv=16, gate=False)
     outcome = delta.call(inputs)
@@ -105,6 +113,7 @@ def test_gates_from_none_to_all(delta: Any, decay: float) -> None:
     delta.check(inputs, delta.call(inputs))
 
 
+@pytest.mark.adr("0311", "5.3")
 @pytest.mark.parametrize(("tokens", "dk", "dv"), [(3, 16, 16), (1, 80, 48), (9, 16, 16)])
 def test_dma_and_scalar_path_give_the_same_bits(delta: Any, tokens: int, dk: int, dv: int) -> None:
     inputs, plan = delta.inputs((tokens,), hk=1, hv=2, dk=dk, dv=dv), tiling(Shape((tokens,), 1, 2, dk, dv), chunk=8)
@@ -114,6 +123,7 @@ def test_dma_and_scalar_path_give_the_same_bits(delta: Any, tokens: int, dk: int
     assert slow.run.log.where(unit="MTE2").bytes.sum() < fast.run.log.where(unit="MTE2").bytes.sum()
 
 
+@pytest.mark.adr("0311", "5.3")
 @pytest.mark.parametrize("hv", [1, 3])
 def test_tiles_of_v_give_the_same_bits_as_one(delta: Any, hv: int) -> None:
     inputs = delta.inputs((2,), hv=hv, dk=16, dv=40)
@@ -128,6 +138,7 @@ def test_tiles_of_v_give_the_same_bits_as_one(delta: Any, hv: int) -> None:
     assert same_bits(whole, in_turn)
 
 
+@pytest.mark.adr("0311", "2.5")
 def test_the_state_goes_from_call_to_call(delta: Any) -> None:
     """Split anywhere: half is what is lost."""
     inputs = delta.inputs((12,), dk=8, dv=8, decay=0.01)
@@ -148,6 +159,7 @@ def run_of(delta: Any, lengths: tuple[int, ...], dk: int, dv: int, **how: Any) -
     return delta.call(delta.inputs(lengths, dk=dk, dv=dv), tiling=plan, **how).run
 
 
+@pytest.mark.adr("0311", "6.1")
 @pytest.mark.adr("0310", "3.11")
 @pytest.mark.parametrize(
     ("lengths", "dk", "dv"), [((1, 0), 16, 16), ((2,), 4, 12), ((9,), 1, 2), ((9,), 16, 16)],

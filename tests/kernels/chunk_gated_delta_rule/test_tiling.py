@@ -45,6 +45,7 @@ def disagreement(dk: int, dv: int, hv: int, cores: int, ub: int) -> str:
     return ""
 
 
+@pytest.mark.adr("0311", "3.2")
 @pytest.mark.parametrize("ub", UB_SIZES)
 @pytest.mark.parametrize("hv", [1, 2, 3, 4, 7, 8, 16, 32])
 def test_host_and_device_agree_on_every_width(hv: int, ub: int) -> None:
@@ -54,6 +55,7 @@ def test_host_and_device_agree_on_every_width(hv: int, ub: int) -> None:
     assert [found for dk, dv in shapes if (found := disagreement(dk, dv, hv, 8, ub))] == []
 
 
+@pytest.mark.adr("0311", "3.2")
 @given(
     st.integers(1, 256), st.integers(1, 256), st.integers(1, 32), st.integers(1, 12), st.sampled_from(UB_SIZES)
 )  # fmt: skip
@@ -61,6 +63,7 @@ def test_host_and_device_agree_on_any_shape(dk: int, dv: int, hv: int, cores: in
     assert disagreement(dk, dv, hv, cores, ub) == ""
 
 
+@pytest.mark.adr("0311", "3.1")
 @given(st.integers(1, 256), st.integers(1, 256), st.integers(1, 32), st.sampled_from(UB_SIZES))
 def test_the_widest_tile_that_fits_is_taken(dk: int, dv: int, hv: int, ub: int) -> None:
     try:
@@ -77,6 +80,7 @@ def test_the_widest_tile_that_fits_is_taken(dk: int, dv: int, hv: int, ub: int) 
         assert device.tmp_bytes + device.out_queue_bytes > ub
 
 
+@pytest.mark.adr("0311", "3.2")
 def test_slices_of_128_by_128_lie_where_the_table_says() -> None:
     plan = tiling(shape_of(128, 128, 32))
 
@@ -97,6 +101,7 @@ def test_slices_of_128_by_128_lie_where_the_table_says() -> None:
     assert (plan.v_step, plan.overlap, plan.ub_rest_bytes) == (128, True, 229_376)
 
 
+@pytest.mark.adr("0311", "4.2")
 @given(st.integers(1, 256), st.integers(1, 256), st.integers(1, 32), st.integers(1, 16), st.integers(1, 12))
 def test_slices_share_no_byte_but_scores_and_state(dk: int, dv: int, hv: int, sixteens: int, blocks: int) -> None:
     device = carve(chunk=CHUNK, dk=dk, dv=dv, v_step=16 * sixteens, hv=hv, blocks=blocks)
@@ -107,6 +112,7 @@ def test_slices_share_no_byte_but_scores_and_state(dk: int, dv: int, hv: int, si
     assert all(each.offset % 32 == 0 for each in device.slices)
 
 
+@pytest.mark.adr("0311", "3.1")
 @pytest.mark.parametrize(
     ("ub", "dk", "dv", "hv", "v_step", "tiles", "used"),
     [
@@ -131,11 +137,13 @@ def test_the_shapes_of_the_table(ub: int, dk: int, dv: int, hv: int, v_step: int
     assert (plan.v_step, plan.tiles, plan.used_bytes) == (v_step, tiles, used)
 
 
+@pytest.mark.adr("0311", "3.1")
 def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
     with pytest.raises(ValueError, match=r"a tile of 16 columns takes 199168 bytes of UB, which has 196608"):
         tiling(shape_of(256, 256, 32), ub=196_608)
 
 
+@pytest.mark.adr("0311", "3.3")
 @pytest.mark.parametrize(
     ("hv", "dv", "cores", "blocks"), [(4, 128, 8, 4), (4, 256, 8, 8), (32, 256, 8, 8), (3, 256, 8, 6), (1, 16, 8, 1)]
 )
@@ -149,6 +157,7 @@ def test_two_buffers_cost_a_narrower_tile() -> None:
     assert (one.v_step, two.v_step, two.tiles, two.overlap) == (128, 96, 2, False)
 
 
+@pytest.mark.adr("0311", "3.4")
 def test_the_workspace_is_the_state_but_not_less_than_the_runtime_wants() -> None:
     small, large = (tiling(shape_of(128, 100, 32, (1,) * batch)) for batch in (1, 30))
 

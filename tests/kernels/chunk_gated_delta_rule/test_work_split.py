@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def items(plan: Tiling) -> list[list[Item]]:
 lengths_of_sequences = st.lists(st.integers(0, 300), min_size=1, max_size=6).map(tuple)
 
 
+@pytest.mark.adr("0311", "7.1")
 @given(lengths_of_sequences, st.integers(1, 12), st.sampled_from([16, 48, 64]), st.integers(1, 9))
 def test_every_tile_of_every_head_of_every_sequence_is_done_once(
     lengths: tuple[int, ...], hv: int, v_step: int, cores: int
@@ -45,6 +47,7 @@ def test_every_tile_of_every_head_of_every_sequence_is_done_once(
     assert all(each.length == lengths[each.batch] for dealt in items(plan) for each in dealt)
 
 
+@pytest.mark.adr("0311", "7.2")
 @given(st.integers(1, 2000), st.integers(1, 64))
 def test_heads_of_one_length_are_dealt_out_evenly(length: int, hv: int) -> None:
     sizes = [len(dealt) for dealt in items(tiling(Shape((length,), 1, hv, 128, 128)))]
@@ -59,6 +62,7 @@ def test_four_heads_of_128_by_128_leave_half_of_the_cores_idle() -> None:
     assert [len(dealt) for dealt in items(plan)] == [16] * 4
 
 
+@pytest.mark.adr("0311", "7.2")
 def test_what_few_blocks_do_in_turn_is_what_many_do(delta: Any) -> None:
     inputs = delta.inputs((3, 5), hk=2, hv=4, dk=16, dv=16)
     many, few = (delta.call(inputs, spec={"cores": cores}) for cores in (8, 3))
