@@ -44,15 +44,17 @@ class Carving(NamedTuple):
 
 
 def carve(
-    *, chunk: int, dk: int, dv: int, v_step: int, hv: int, blocks: int, more: Sequence[tuple[str, int]] = ()
-) -> Carving:
+    *, chunk: int, dk: int, dv: int, v_step: int, hv: int, blocks: int, more: Sequence[tuple[str, int]] = (),
+    apart: bool = False,
+) -> Carving:  # fmt: skip
     """What a block of `blocks` cuts for tiles of `v_step` columns (facts 8, the table from top to bottom).
 
-    `more`: names and elements of slices that another version of the kernel has behind these.
+    `apart`: the state is not laid on the scores. `more`: names and elements of slices that another version of the
+    kernel has behind these.
     """
     align_k, stride_k = whole_blocks(dk, 2), whole_blocks(dk, 4)
     columns = whole_blocks(v_step, 4)
-    overlap = v_step >= dv or (dv > v_step and blocks > hv)
+    overlap = not apart and (v_step >= dv or (dv > v_step and blocks > hv))
     cut: list[Slice] = []
 
     def take(name: str, elements: int, offset: int | None = None) -> None:

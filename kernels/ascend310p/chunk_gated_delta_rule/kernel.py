@@ -55,6 +55,7 @@ class ChunkGatedDeltaRule(ValueSide):
     """The kernel's class: `Init` once, then `Process`."""
 
     MORE_SLICES: tuple[tuple[str, int], ...] = ()  # of another version: name and elements
+    APART = False  # whether the state has bytes of its own
 
     def __init__(self, tiling: Tiling, scale: float, *, asc: Any) -> None:
         shape = tiling.shape
@@ -143,7 +144,7 @@ class ChunkGatedDeltaRule(ValueSide):
         """What this block cuts out of UB."""
         return carve(
             chunk=self.chunkSize_, dk=self.realK_, dv=self.realV_, v_step=self.vStep_, hv=self.NV_,
-            blocks=self.blockNum_, more=self.MORE_SLICES,
+            blocks=self.blockNum_, more=self.MORE_SLICES, apart=self.APART,
         )  # fmt: skip
 
     def BufferNum(self) -> int:

@@ -174,8 +174,7 @@ class KeySide(Members):
         asc = self.asc
         for i in range(chunk.length):
             row = target[i * pitch]
-            for j in range(i + 1):
-                coefficient = matrix.GetValue(i * self.chunkSize_ + j)
-                self.CoefficientReady()
-                asc.Axpy(row, source[j * pitch], coefficient, count)
+            terms = ((source[j * pitch], matrix.GetValue(i * self.chunkSize_ + j)) for j in range(i + 1))
+            for values, coefficient in self.Ready(terms):
+                asc.Axpy(row, values, coefficient, count)
                 asc.PipeBarrier(asc.PIPE_V)

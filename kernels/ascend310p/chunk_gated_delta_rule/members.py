@@ -6,12 +6,14 @@ what stages something in another's bytes has borrowed them. PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import FP32_NUM_PER_BLOCK, Tiling, ceil_to
 
+T = TypeVar("T")
 Float = np.float32
 TAYLOR_TERMS = 12
 LANES = 64  # floats of a repeat
@@ -104,6 +106,12 @@ class Members:
         """S has the scalar of the next vector instruction: one pair of flags a coefficient."""
         self.sToV.SetFlag(0)
         self.sToV.WaitFlag(0)
+
+    def Ready(self, terms: Iterable[T]) -> Iterator[T]:
+        """Terms of a sum, each with a coefficient that S takes from memory, one handed to V after the other."""
+        for term in terms:
+            self.CoefficientReady()
+            yield term
 
     def ScalarToVector(self) -> None:
         """What S has stored in UB is there for V."""

@@ -84,13 +84,15 @@ class Tiling:
 
 
 def tiling(
-    shape: Shape, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_num: int = BUFFER_NUM, chunk: int = CHUNK
-) -> Tiling:
+    shape: Shape, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_num: int = BUFFER_NUM, chunk: int = CHUNK,
+    apart: bool = False,
+) -> Tiling:  # fmt: skip
     """The tiling with the widest tile of V that fits into `ub` bytes (facts 1 and 8).
 
     Candidates go from ceil16(dv) down by 16. The slices get all of UB that the queue leaves. The public host's `chunk`
-    is 64 always. Raises ValueError if not even 16 columns fit, with the bytes they take and those there are; for cores
-    or buffers below 1, and a chunk that is not a multiple of 8 up to 64.
+    is 64 always. `apart`: scores and state never share bytes, for a state that stays. Raises ValueError if not even 16
+    columns fit, with the bytes they take and those there are; for cores or buffers below 1, and a chunk that is not a
+    multiple of 8 up to 64.
     """
     if cores < 1 or buffer_num < 1:
         raise ValueError(f"cores is {cores}, buffer_num is {buffer_num}: both count from 1")
@@ -99,7 +101,7 @@ def tiling(
             f"chunk is {chunk}: rows of the matrices are whole blocks, so give a multiple of 8 up to {CHUNK}"
         )
     for v_step in range(ceil_to(shape.dv, FP16_NUM_PER_BLOCK), 0, -FP16_NUM_PER_BLOCK):
-        plan = tiling_of_step(shape, v_step, ub=ub, cores=cores, buffer_num=buffer_num, chunk=chunk)
+        plan = tiling_of_step(shape, v_step, ub=ub, cores=cores, buffer_num=buffer_num, chunk=chunk, apart=apart)
         if plan.used_bytes <= ub:
             return plan
     raise ValueError(
@@ -110,13 +112,13 @@ def tiling(
 
 def tiling_of_step(
     shape: Shape, v_step: int, *, ub: int = UB_BYTES, cores: int = AIV_CORES, buffer_num: int = BUFFER_NUM,
-    chunk: int = CHUNK,
+    chunk: int = CHUNK, apart: bool = False,
 ) -> Tiling:  # fmt: skip
     """The tiling with tiles of `v_step` columns, a multiple of 16, whether it fits or not."""
     queue = out_queue_bytes(shape, v_step, chunk)
     tiles = -(-shape.dv // v_step)
     items = shape.hv * tiles if shape.hv < cores and tiles > 1 else shape.hv
-    overlap = overlap_allowed(shape, v_step, cores)
+    overlap = overlap_allowed(shape, v_step, cores) and not apart
     state = shape.batch * shape.hv * shape.dk * ceil_to(shape.dv, FP32_NUM_PER_BLOCK) * FP32_BYTES
     return Tiling(
         shape, chunk, v_step, overlap, buffer_num, queue, tmp_bytes(shape, v_step, overlap, chunk),

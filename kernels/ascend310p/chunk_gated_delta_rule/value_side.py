@@ -99,15 +99,18 @@ class ValueSide(KeySide):
         for i in range(chunk.length):
             asc.Duplicate(delta, 0.0, pitch)
             asc.PipeBarrier(asc.PIPE_V)
-            for k in range(self.realK_):
-                coefficient = self.chunkKFp32.GetValue(i * self.alignK_ + k)
-                self.CoefficientReady()
+            terms = ((k, self.chunkKFp32.GetValue(i * self.alignK_ + k)) for k in range(self.realK_))
+            for k, coefficient in self.Ready(terms):
                 asc.Axpy(delta, self.stateInFp32[k * pitch], coefficient, pitch)
                 asc.PipeBarrier(asc.PIPE_V)
-            asc.Muls(delta, delta, -1.0, pitch)
+            self.Subtract(self.chunkVFp32[i * pitch], self.chunkAttnOutFp32[i * pitch], delta, pitch)
             asc.PipeBarrier(asc.PIPE_V)
-            asc.Add(self.chunkVFp32[i * pitch], self.chunkAttnOutFp32[i * pitch], delta, pitch)
-            asc.PipeBarrier(asc.PIPE_V)
+
+    def Subtract(self, target: Any, one: Any, other: Any, count: int) -> None:
+        """target = one - other, which is negated."""
+        self.asc.Muls(other, other, -1.0, count)
+        self.asc.PipeBarrier(self.asc.PIPE_V)
+        self.asc.Add(target, one, other, count)
 
     def ComputeAttnInter(self, chunk: Chunk, tile: Tile) -> None:
         """chunkAttnOut = (scale e^G Q) S; Q comes once more from GM, element by element."""
@@ -117,9 +120,8 @@ class ValueSide(KeySide):
             offset, row = self.QkOffset(chunk, i), self.chunkAttnOutFp32[i * pitch]
             asc.Duplicate(row, 0.0, pitch)
             asc.PipeBarrier(asc.PIPE_V)
-            for k in range(self.realK_):
-                coefficient = Float(self.queryGm_.GetValue(offset + k)) * self.scale * decay
-                self.CoefficientReady()
+            terms = ((k, Float(self.queryGm_.GetValue(offset + k)) * self.scale * decay) for k in range(self.realK_))
+            for k, coefficient in self.Ready(terms):
                 asc.Axpy(row, self.stateInFp32[k * pitch], coefficient, pitch)
                 asc.PipeBarrier(asc.PIPE_V)
 
@@ -154,12 +156,8 @@ class ValueSide(KeySide):
         return self.stateOutQueue_.DeQue(asc.half)
 
     def UpdateAndWriteState(self, chunk: Chunk, tile: Tile) -> None:
-        """S' = e^G_L S + (e^(G_L - G) K)^T Vnew, L the last valid row; K comes once more from GM."""
-        self.DecayState(chunk, tile)
-        last = self.gCumsumFp32.GetValue(chunk.length - 1)
-        for i in range(chunk.length):
-            decay = self.ScalarExp(last - self.gCumsumFp32.GetValue(i))
-            self.AddOuterProduct(chunk, tile, i, decay)
+        """The update, and the state to where the next chunk, or the host, finds it."""
+        self.UpdateState(chunk, tile)
         self.asc.PipeBarrier(self.asc.PIPE_ALL)
         if chunk.last:
             self.WriteFinalState(chunk, tile)
@@ -167,6 +165,14 @@ class ValueSide(KeySide):
             self.WriteStateRows(chunk, tile)
             self.Fence(self.asc.HardEvent.MTE3_MTE2)
         self.asc.PipeBarrier(self.asc.PIPE_ALL)
+
+    def UpdateState(self, chunk: Chunk, tile: Tile) -> None:
+        """S' = e^G_L S + (e^(G_L - G) K)^T Vnew, L the last valid row; K comes once more from GM."""
+        self.DecayState(chunk, tile)
+        last = self.gCumsumFp32.GetValue(chunk.length - 1)
+        for i in range(chunk.length):
+            decay = self.ScalarExp(last - self.gCumsumFp32.GetValue(i))
+            self.AddOuterProduct(chunk, tile, i, decay)
 
     def DecayState(self, chunk: Chunk, tile: Tile) -> None:
         """Every row of the state times e^G_L."""
@@ -180,9 +186,8 @@ class ValueSide(KeySide):
         """S += (decay k_i) v_i^T: a row of the state an element of k_i, none of them twice."""
         asc, pitch = self.asc, tile.pitch
         offset, value = self.QkOffset(chunk, i), self.chunkVFp32[i * pitch]
-        for k in range(self.realK_):
-            coefficient = Float(self.keyGm_.GetValue(offset + k)) * decay
-            self.CoefficientReady()
+        terms = ((k, Float(self.keyGm_.GetValue(offset + k)) * decay) for k in range(self.realK_))
+        for k, coefficient in self.Ready(terms):
             asc.Axpy(self.stateInFp32[k * pitch], value, coefficient, pitch)
         asc.PipeBarrier(asc.PIPE_V)
 

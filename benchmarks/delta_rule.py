@@ -1,0 +1,101 @@
+"""What the options of the gated delta rule are worth on the model: `python -m benchmarks.delta_rule [--out DIR]`.
+
+Simulated cycles, not wall time: a sequence of three chunks of 64 tokens, one or more heads of Dk = Dv, without data, so
+that the numbers are the same everywhere. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule import host
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK, Shape
+from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+from pytest_kernbench.sweeps import write_csv
+
+CHUNKS = 3
+TOGETHER = ("flag-per-row", "state-by-one-dma", "cheap-rewrites")
+SETS: tuple[tuple[str, ...], ...] = ((), *((name,) for name in OPTIONS), TOGETHER, (*TOGETHER, "resident-state"))
+
+
+class Row(NamedTuple):
+    """A set of options on one head of `width` by `width`."""
+
+    width: int
+    options: str
+    v_step: int
+    cycles: int
+    faster: float  # how many times
+    flag_pairs: int
+    scalar_gm: int
+    dmas: int
+    dma_bytes: int
+
+
+def measure(width: int, tokens: int = CHUNKS * CHUNK, heads: int = 8) -> Iterator[Row]:
+    """Every set of options on `heads` value heads of one core's share: one, of as many cores."""
+    plain = 0
+    for options in SETS:
+        shape = Shape((tokens,), heads, heads, width, width)
+        plan = improved(shape, *options, data=False)
+        launched = host.launch(Ascend310pCore(), shape, tiling=plan.tiling, variant=plan.variant)
+        run = launched.run(check=False, part=(0, 8))
+        plain = plain or run.cycles
+        log = run.log
+        copies = log.where(name="DataCopy")
+        yield Row(
+            width, " + ".join(options) or "mended", plan.tiling.v_step, run.cycles, plain / run.cycles,
+            pairs(log), scalars(log), len(copies), int(copies.bytes.sum()),
+        )  # fmt: skip
+
+
+def pairs(log: Any) -> int:
+    """Flags between S and V."""
+    return sum(len(log.where(name=f"SetFlag<{event}>")) for event in ("S_V", "V_S"))
+
+
+def scalars(log: Any) -> int:
+    """Accesses of S to GM."""
+    return sum(
+        1
+        for name in ("GetValue", "SetValue")
+        for row in log.where(name=name)
+        if any(operand.tensor != "UB" for operand in (*row.reads, *row.writes))
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """In Markdown."""
+    head = "| width | options | vStep | cycles | faster | S-V flags | scalar GM | DMAs | DMA bytes |"
+    lines = [head, "| --- " * 9 + "|"]
+    lines += [
+        f"| {row.width} | {row.options} | {row.v_step} | {row.cycles} | {row.faster:.2f} | {row.flag_pairs} | "
+        f"{row.scalar_gm} | {row.dmas} | {row.dma_bytes} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    made = argparse.ArgumentParser(prog="python -m benchmarks.delta_rule", description=__doc__)
+    made.add_argument("--widths", type=int, nargs="+", default=[128, 64])
+    made.add_argument("--out", type=Path, metavar="DIR", help="where the rows go, as CSV")
+    options = made.parse_args(arguments)
+    rows = []
+    for width in options.widths:
+        for row in measure(width):
+            print(f"{row.width}: {row.options}: {row.cycles} cycles", file=sys.stderr, flush=True)
+            rows.append(row)
+    print(table(rows))
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        write_csv([row._asdict() for row in rows], options.out / "improvements.csv")
+
+
+if __name__ == "__main__":
+    main()
