@@ -7,6 +7,7 @@ that the numbers are the same everywhere. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule import host
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK, Shape
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
-from pytest_kernbench.sweeps import write_csv
 
 CHUNKS = 3
 TOGETHER = ("flag-per-row", "state-by-one-dma", "cheap-rewrites")
@@ -50,7 +50,7 @@ def measure(width: int, tokens: int = CHUNKS * CHUNK, heads: int = 8) -> Iterato
         copies = log.where(name="DataCopy")
         yield Row(
             width, " + ".join(options) or "mended", plan.tiling.v_step, run.cycles, plain / run.cycles,
-            pairs(log), scalars(log), len(copies), int(copies.bytes.sum()),
+            pairs(log), scalars(run), len(copies), int(copies.bytes.sum()),
         )  # fmt: skip
 
 
@@ -59,14 +59,9 @@ def pairs(log: Any) -> int:
     return sum(len(log.where(name=f"SetFlag<{event}>")) for event in ("S_V", "V_S"))
 
 
-def scalars(log: Any) -> int:
+def scalars(run: Any) -> int:
     """Accesses of S to GM."""
-    return sum(
-        1
-        for name in ("GetValue", "SetValue")
-        for row in log.where(name=name)
-        if any(operand.tensor != "UB" for operand in (*row.reads, *row.writes))
-    )
+    return sum(len(run.log.where(unit="S", tensor=name)) for name in run.tensors)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -84,17 +79,21 @@ def table(rows: Sequence[Row]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     made = argparse.ArgumentParser(prog="python -m benchmarks.delta_rule", description=__doc__)
     made.add_argument("--widths", type=int, nargs="+", default=[128, 64])
+    made.add_argument("--tokens", type=int, default=CHUNKS * CHUNK)
     made.add_argument("--out", type=Path, metavar="DIR", help="where the rows go, as CSV")
     options = made.parse_args(arguments)
     rows = []
     for width in options.widths:
-        for row in measure(width):
+        for row in measure(width, options.tokens):
             print(f"{row.width}: {row.options}: {row.cycles} cycles", file=sys.stderr, flush=True)
             rows.append(row)
     print(table(rows))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        write_csv([row._asdict() for row in rows], options.out / "improvements.csv")
+        with (options.out / "improvements.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(Row._fields)
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":
