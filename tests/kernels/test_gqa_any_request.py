@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_kernbench import strategies as kst
 from pytest_kernbench.kernels.ahbm.flash_sweep import Depth
 
 
@@ -40,12 +41,12 @@ def requests(draw):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=requests(), tile=st.integers(4, 70), q_block=st.integers(1, 45), layout=st.sampled_from(["head", "token"]),
-    schedule=st.sampled_from(["model", "jitter", "late"]),
+    schedule=kst.schedules(),
 )  # fmt: skip
 def test_any_prefill_matches_the_oracle_under_any_schedule(prefill, case, sizes, tile, q_block, layout, schedule):
     each = case(**sizes)
-    run = {"schedule": schedule, "seed": sizes["seed"]}
-    outcome = prefill([each], tile=tile, q_block=q_block, layout=layout, lse=True, run=run, announce=silent)
+    how = {"lse": True, "run": schedule._asdict(), "announce": silent}
+    outcome = prefill([each], tile=tile, q_block=q_block, layout=layout, **how)
 
     each.check(outcome.outputs[0])
     each.check_lse(outcome.run.array("lse").reshape(each.answer[1].shape))

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_kernbench import assertions as ka
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.host import Outcome
+from pytest_kernbench import strategies as kst
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.host import Inputs, Outcome
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, tiling, tiling_of_step
 
@@ -68,6 +69,13 @@ def test_any_length_of_any_small_width_in_any_chunks(delta: Any, tokens: int, dk
 
 
 @pytest.mark.adr("0311", "8.1")
+@given(kst.delta_rule(lengths=kst.varlen(most=9, sequences=2, tile=8), widths=(4, 12)), kst.schedules())
+@settings(max_examples=12, deadline=None)
+def test_any_inputs_under_any_schedule(delta: Any, inputs: kst.DeltaRule, schedule: kst.Schedule) -> None:
+    given = Inputs(*inputs)
+    delta.check(given, delta.call(given, **schedule._asdict()))
+
+
 @pytest.mark.parametrize(
     ("dk", "dv"), [(128, 128), (64, 64), (80, 80), (100, 60), (60, 16), (16, 12), (80, 96)]
 )  # fmt: skip
