@@ -17,10 +17,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_kernbench.kernels.ascend310p.causal_conv1d import causal_conv1d
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.faithful import FaithfulChunkGatedDeltaRule
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.host import chunk_gated_delta_rule
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, tiling
 from pytest_kernbench.kernels.ascend310p.pipeline import copy_compute_copy
 from pytest_kernbench.kernels.ascend310p.rms_norm import rms_norm
 from pytest_kernbench.kernels.ascend310p.softmax import scaled_row_softmax
 from pytest_kernbench.kernels.ascend310p.vector_add import vector_add
+from pytest_kernbench.kernels.reference.delta_rule import random_delta_rule
 from pytest_kernbench.simulator.ascend310p import device
 from pytest_kernbench.simulator.ascend310p.core import Stuck
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
@@ -204,17 +210,19 @@ class LiteralCore:
         self.happen(self.now)
         self.log.open((descriptor, self.now, self.now, self.now + cycles, offset, 0, 0, 0))
         value = target[index]
-        for land, where, at, stored in self.pending:
-            if land > self.now and where is target and at == index:
+        for land, at, stored in self.pending:
+            if land > self.now and at == lo:
                 value = stored
         self.now += cycles
         return value
 
-    def store(self, descriptor: int, cycles: int, offset: int, target: Any, index: int, value: Any, *_: int) -> int:
+    def store(
+        self, descriptor: int, cycles: int, offset: int, target: Any, index: int, value: Any, lo: int, hi: int
+    ) -> int:
         self.landed = max(self.landed, self.now + cycles)
         row = self.log.open((descriptor, self.now, self.now, self.landed, offset, 0, 0, 0))
         self.at(self.landed, ENDS, row, target.__setitem__, index, value)
-        self.pending.append((self.landed, target, index, value))
+        self.pending.append((self.landed, lo, value))
         self.now += 1
         return row
 
@@ -352,3 +360,25 @@ def test_every_kernel_is_the_same_in_the_event_loop(name: str, monkeypatch: pyte
     ours = rows_of(name, *KERNELS[name])
     monkeypatch.setattr(device, "Core", LiteralCore)
     assert rows_of(name, *KERNELS[name]) == ours
+
+
+def delta_rule(variant: Any, tiling: Any) -> Any:
+    inputs = random_delta_rule(3, (11, 0, 3), (1, 2), (16, 20))
+    done = chunk_gated_delta_rule(Ascend310pCore(), *inputs, variant=variant, tiling=tiling, check=False)
+    return done.run.cycles, done.run.log.table().tolist(), done.out.tobytes(), done.final_state.tobytes()
+
+
+SHAPE = Shape((11, 0, 3), 1, 2, 16, 20)
+VARIANTS: dict[str, Any] = {
+    "mended": (ChunkGatedDeltaRule, tiling(SHAPE, chunk=8)),
+    "faithful": (FaithfulChunkGatedDeltaRule, tiling(SHAPE, chunk=8)),
+    "improved": tuple(improved(SHAPE, *OPTIONS, chunk=8)),
+}
+
+
+@pytest.mark.adr("0310", "3.1")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_delta_rule_is_the_same_in_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = delta_rule(*VARIANTS[name])
+    monkeypatch.setattr(device, "Core", LiteralCore)
+    assert delta_rule(*VARIANTS[name]) == ours

@@ -150,7 +150,7 @@ def test_host_and_device_agree_with_any_options(dk: int, dv: int, hv: int, cores
 
 
 def test_what_does_not_fit_or_is_no_option_is_refused() -> None:
-    with pytest.raises(ValueError, match="takes .* bytes of UB, which has 65536"):
+    with pytest.raises(ValueError, match=r"takes \d+ bytes of UB, which has 65536"):
         improved(Shape((64,), 1, 1, 256, 256), "resident-state", ub=65_536)
     with pytest.raises(ValueError, match="option 'faster' is none of flag-per-row"):
         improved(Shape((64,), 1, 1, 16, 16), "faster")
