@@ -80,7 +80,8 @@ class ScalarCalls(Speech):
         judges = self._judges
         if judges is not None:
             judges.shadow.write(judges.ub, lo, lo + kind.size, tensor.owner)
-            judges.transfers.overwritten(lo, lo + kind.size)
+            if judges.transfers.any_held:
+                judges.transfers.overwritten(lo, lo + kind.size)
             if judges.numerics is not None and judges.numerics.pending:
                 judges.numerics.scalar(value, row, lo, lo + kind.size)
 

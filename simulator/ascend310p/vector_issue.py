@@ -91,16 +91,16 @@ class VectorIssue(BitPlans):
         judges = self._judges
         if judges is None:
             return
-        if judges.numerics is not None and judges.numerics.pending and plan.scalar is not None:
+        if plan.scalar is not None and judges.numerics is not None and judges.numerics.pending:
             judges.numerics.scalar(scalar, row, writes[0][0], writes[-1][1])
         transfers = judges.transfers
         if transfers.unread:
             for lo, hi in reads:
                 transfers.read(lo, hi)
-        held = transfers.held
-        for lo, hi in writes:
-            if held.find(1, lo, hi) >= 0:
-                transfers.overwritten(lo, hi)
+        if transfers.any_held:
+            for lo, hi in writes:
+                if transfers.held.find(1, lo, hi) >= 0:
+                    transfers.overwritten(lo, hi)
         valid, writers = judges.ub.valid, judges.ub.writers
         for lo, ones, own in said.looks:
             if not valid.startswith(ones, lo) or (own is not None and not (writers or b"").startswith(own, lo)):

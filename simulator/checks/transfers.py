@@ -174,6 +174,7 @@ class BlockTransfers:
         self.standing: list[Fetch] = []
         self.unread: list[Fetch] = []
         self.held = bytearray(capacity)  # 1: the byte came from GM and has not been written since
+        self.any_held = False  # whether one ever did
         self._about = about
         self._notes = Notes(replay)
         self._seen: dict[int, bytearray] = {}  # by base of a tensor: where S has read an element
@@ -189,6 +190,7 @@ class BlockTransfers:
         fetch = Fetch(row, None, spans, None, to)
         self.standing = [fetch, *self.standing[: MOST_COPIES - 1]]
         self.unread.append(fetch)
+        self.any_held = True
         for lo, hi in to:
             self.held[lo:hi] = b"\x01" * (hi - lo)
 
