@@ -1,0 +1,98 @@
+"""What every entry of the fault corpus is judged by: checkers, schedules, and the page that keeps what they found."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pytest_kernbench.hazards import ALLOCATION, KINDS, RACES
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "fault-matrix.md"
+SCHEDULES = {"M": ("model", 0), "J": ("jitter", 1), "L": ("late", 1)}
+LEFT = ("message-left", "credit-lost", "op-in-flight-at-exit", "leak", "unpaired-flag", "double-flag")
+BY_FINDING = {
+    "race": RACES,
+    "lifetime": (*ALLOCATION, "uninitialised-read", "queue-misuse"),
+    "deadlock": ("deadlock", "livelock"),
+    "leftover": LEFT,
+    "nan": ("first-nan", "overflow"),
+}
+CHECKERS = (*BY_FINDING, "refusal", "numeric", "structure", "determinism")
+assert all(kind in KINDS for kinds in BY_FINDING.values() for kind in kinds)
+
+
+def module_of(path: str) -> ModuleType:
+    """The module of another folder's file below tests/, which no package holds."""
+    name = "faults_use_" + path.removesuffix(".py").replace("/", "_")
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, TESTS / path)
+        assert spec and spec.loader
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+kernels = module_of("kernels/conftest.py")
+attend, broken, case = kernels.attend, kernels.broken, kernels.case
+split, prefill, ring = kernels.split, kernels.prefill, kernels.ring
+decode, problem = kernels.decode, kernels.problem
+of_the_core = module_of("ascend310p/test_faults.py")
+
+
+def checkers_of(kinds: Iterable[str]) -> set[str]:
+    """The checkers that findings of these kinds come from; what none of the named ones looks for is a refusal."""
+    return {next((name for name, found in BY_FINDING.items() if kind in found), "refusal") for kind in kinds}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`core_fault`: each kernel of tests/ascend310p/test_faults.py, with the mistake or mended as it is told."""
+    if "core_fault" in metafunc.fixturenames:
+        metafunc.parametrize("core_fault", of_the_core.FAULTS, ids=lambda kernel: kernel.__name__)
+
+
+Caught = Mapping[str, set[str]]
+"""By schedule's letter, the checkers that saw a fault there."""
+
+
+@pytest.fixture(scope="session")
+def schedules() -> dict[str, tuple[str, int]]:
+    """Schedule and seed by letter."""
+    return SCHEDULES
+
+
+@pytest.fixture(scope="session")
+def seen_by() -> Callable[[Iterable[str]], set[str]]:
+    """`seen_by(kinds)`: the checkers that findings of these kinds come from."""
+    return checkers_of
+
+
+@pytest.fixture(scope="session")
+def outcome_on_the_core() -> Callable[..., tuple[list[str], object]]:
+    """`outcome_on_the_core(kernel, mended, schedule, seed)`: the kinds that were found, and y unless it was refused."""
+    return of_the_core.outcome
+
+
+def row_of(id: str, text: str, sees: Iterable[str], caught: Caught) -> str:
+    """A fault's line of the matrix: the letters of the schedules under which each checker saw it."""
+    cells = ["".join(letter for letter in SCHEDULES if name in caught[letter]) or "." for name in CHECKERS]
+    verdict = "caught" if any(caught.values()) else "**missed**"
+    return f"| {id} | {text} | {', '.join(sees)} | {' | '.join(cells)} | {verdict} |"
+
+
+@pytest.fixture(scope="session")
+def on_the_page() -> Callable[..., None]:
+    """`on_the_page(id, text, sees, caught)`: fail unless docs/fault-matrix.md has just this line for the fault."""
+    lines = PAGE.read_text(encoding="utf-8").split("\n") if PAGE.exists() else []
+
+    def check(id: str, text: str, sees: Iterable[str], caught: Caught) -> None:
+        row = row_of(id, text, sees, caught)
+        found = [line for line in lines if line.startswith(f"| {id} |")]
+        assert found == [row], f"{PAGE.name} has {found}, and this is so:\n{row}"
+
+    return check
