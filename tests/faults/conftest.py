@@ -78,21 +78,33 @@ def outcome_on_the_core() -> Callable[..., tuple[list[str], object]]:
     return of_the_core.outcome
 
 
-def row_of(id: str, text: str, sees: Iterable[str], caught: Caught) -> str:
-    """A fault's line of the matrix: the letters of the schedules under which each checker saw it."""
+def row_of(id: str, text: str, sees: Iterable[str], caught: Caught, ended: bool) -> str:
+    """A fault's line of the matrix: the letters of the schedules under which each checker saw it.
+
+    A run that did not come to its end has no result and nothing left over: no checker is said to miss that.
+    """
     cells = ["".join(letter for letter in SCHEDULES if name in caught[letter]) or "." for name in CHECKERS]
-    verdict = "caught" if any(caught.values()) else "**missed**"
+    seen = set().union(*caught.values())
+    unseen = ", ".join(sorted(set(sees) - seen)) if ended else ""
+    verdict = "**missed**" if not seen else f"caught, not by {unseen}" if unseen else "caught"
     return f"| {id} | {text} | {', '.join(sees)} | {' | '.join(cells)} | {verdict} |"
 
 
 @pytest.fixture(scope="session")
 def on_the_page() -> Callable[..., None]:
-    """`on_the_page(id, text, sees, caught)`: fail unless docs/fault-matrix.md has just this line for the fault."""
+    """`on_the_page(id, text, sees, caught, ended)`: fail unless the page has just this line for it."""
     lines = PAGE.read_text(encoding="utf-8").split("\n") if PAGE.exists() else []
 
-    def check(id: str, text: str, sees: Iterable[str], caught: Caught) -> None:
-        row = row_of(id, text, sees, caught)
+    def check(id: str, text: str, sees: Iterable[str], caught: Caught, ended: bool = True) -> None:
+        row = row_of(id, text, sees, caught, ended)
         found = [line for line in lines if line.startswith(f"| {id} |")]
         assert found == [row], f"{PAGE.name} has {found}, and this is so:\n{row}"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def ids_on_the_page() -> list[str]:
+    """The first cell of each row of a matrix, in order."""
+    rows = [line.split(" | ") for line in PAGE.read_text(encoding="utf-8").split("\n") if line.endswith(" |")]
+    return [cells[0].removeprefix("| ") for cells in rows if len(cells) == 4 + len(CHECKERS)]

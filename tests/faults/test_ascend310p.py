@@ -37,7 +37,7 @@ def test_a_fault_of_the_core_is_seen_as_the_page_says(
         caught[letter] |= {"determinism"} if len(set(results)) > 1 else set()
 
     sees = SEES[core_fault.__name__]
-    on_the_page(f"`{core_fault.__name__}`", (core_fault.__doc__ or "").rstrip("."), sees, caught)
+    on_the_page(f"`{core_fault.__name__}`", (core_fault.__doc__ or "").rstrip("."), sees, caught, bool(results))
     assert all(set(sees) <= checkers for checkers in caught.values())
 
 
@@ -50,3 +50,7 @@ def test_the_mended_kernel_passes(
     for how in schedules.values():
         kinds, y = outcome_on_the_core(core_fault, True, *how)
         assert kinds == [] and y is not None
+
+
+def test_the_page_has_no_other_faults(ids_on_the_page: list[str]) -> None:
+    assert [id.strip("`") for id in ids_on_the_page if id.startswith("`")] == list(SEES)
