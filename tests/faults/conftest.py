@@ -42,6 +42,7 @@ kernels = module_of("kernels/conftest.py")
 attend, broken, case = kernels.attend, kernels.broken, kernels.case
 split, prefill, ring = kernels.split, kernels.prefill, kernels.ring
 decode, problem = kernels.decode, kernels.problem
+delta = module_of("kernels/chunk_gated_delta_rule/conftest.py").delta
 of_the_core = module_of("ascend310p/test_faults.py")
 
 
@@ -51,9 +52,15 @@ def checkers_of(kinds: Iterable[str]) -> set[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`core_fault`: each kernel of tests/ascend310p/test_faults.py, with the mistake or mended as it is told."""
+    """`core_fault`: each kernel of tests/ascend310p/test_faults.py, with the mistake or mended as it is told.
+
+    `core_case`: each launch of tests/kernels/test_ascend310p.py, which makes a run and what is expected of it.
+    """
     if "core_fault" in metafunc.fixturenames:
         metafunc.parametrize("core_fault", of_the_core.FAULTS, ids=lambda kernel: kernel.__name__)
+    if "core_case" in metafunc.fixturenames:
+        cases = module_of("kernels/test_ascend310p.py").CASES
+        metafunc.parametrize("core_case", cases.values(), ids=cases)
 
 
 Caught = Mapping[str, set[str]]

@@ -24,7 +24,7 @@ from pytest_kernbench.simulator.errors import SimError
 Edits = Mapping[str, str]
 KERNELS = {"decode": gqa_decode, "split": gqa_decode_batch, "prefill": gqa_prefill_batch, "ring": gqa_ring}
 SMALL = {"d": 64, "d_v": 64, "group": 4}
-ROUND = {"d": 32, "d_v": 32, "group": 2, "kv_len": 32, "t_q": 32}
+ROUND = {"d": 32, "d_v": 32, "group": 2, "kv_len": 24, "t_q": 24}
 STRIPED = {"n": 4, "tile": 4, "q_block": 8, "sharding": "striped"}
 
 
