@@ -6,8 +6,10 @@ A fault is an edit of a kernel that is right, and so is its variant, which chang
 from __future__ import annotations
 
 import itertools
+import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.errors import SimError
 
-Edits = Mapping[str, str]
+EDITS = runpy.run_path(str(Path(__file__).with_name("edits.py")))
 KERNELS = {"decode": gqa_decode, "split": gqa_decode_batch, "prefill": gqa_prefill_batch, "ring": gqa_ring}
 SMALL = {"d": 64, "d_v": 64, "group": 4}
 ROUND = {"d": 32, "d_v": 32, "group": 2, "kv_len": 24, "t_q": 24}
@@ -30,7 +32,7 @@ STRIPED = {"n": 4, "tile": 4, "q_block": 8, "sharding": "striped"}
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    """`edits` of the kernel that `launch` names make the fault, `variant` what has to pass.
+    """A mistake in the kernel that `launch` names, and its variant, both in edits.py.
 
     `sees`: the checkers that the report calls for; `sizes` and `options` are the request's and the launch's,
     `chip` the fields of the spec that are others, for the variant with those of `variant_chip`.
@@ -40,8 +42,6 @@ class Fault:
     text: str
     launch: str
     sees: tuple[str, ...]
-    edits: Edits
-    variant: Edits
     sizes: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     chip: Mapping[str, int] = field(default_factory=dict)
@@ -56,125 +56,59 @@ def far_below(case: Any) -> Any:
     return replace(case, problem=replace(case.problem, q=case.problem.q * 0 + 57, k=k.astype(case.problem.k.dtype)))
 
 
-ADD_PART = "tl.add(o, tl.wait(product.part), out=o)"
-STORED = "stored = tl.cast(p, tile.v.dtype, out=next(self._stored[tile.width]))"
-PART = 'part = tl.composite("gemm", stored, tile.v, trans_b=False, out=next(self._parts))'
-ASKED = "k, v = self.tl.wait(*asked.popleft())"
-TREE = "            reduce_to_root(state, rank, shape"
-PIECE_BY_PIECE = "for number, step in itertools.product(range(max(map(len, pieces))), range(n)):"
-RECEIVED = "m_other, l_other = tl.recv(side, m.shape), tl.recv(side, l.shape)"
-SENT = "tl.wait(*[tl.send(side, part) for part in (m, l,"
-NEWER = "m_new = tl.maximum(m, m_other)"
-GUARD = "finite = tl.maximum(m_new, LOWEST)\n    return"
-GUARD_OF_TILE = "finite = tl.maximum(m_new, LOWEST) if some else m_new"
-SOME = "some = tile.seen is not Sight.ALL"
-TILES = "for first, positions in keys.tiles(tile) if keys else ():\n"
-MASK = 'mask = tl.where(column <= row, 0.0, float("-inf"))'
-SUM = "tl.wait(tl.add(l * correction, tl.sum(p), out=l))"
-SCALE = 'epilogue=(("scale", scale),)'
-ALL = "if least >= 0 and (window is None"
-FIRST = "return self.kv_len - self.t_q if self.q_start is None"
-OFFSET = "ptr + (head * of_head + token * of_token)"
-STORE_AT = "ptr, shape, strides = _view(o, head, token, block)"
-K_TILE = "Tile(tl.ref(k + first * d, (width, d))"
-LEAVE = "self.tl.wait(*arrival.sent)"
-DONE = "        product.tile.done()\n"
-STATE = "self.state = m_new, l, o\n"
-SCOPE = 'with tl.scratch_scope():\n            with tl.region("softmax"):\n                s ='
-HEAD = "load_rows(q, cube * group,"
-
 FAULTS = [
     Fault("B-01", "ThunderKittens #33: a product is committed and never waited for", "split", ("race", "determinism"),
-          {ADD_PART: "tl.add(o, product.part, out=o)"},
-          {ADD_PART: "part = tl.wait(product.part)\n            tl.add(o, part, out=o)"},
           {"kv_len": 100, **SMALL}, {"n": 1, "tile": 16}),
     Fault("B-02", "triton #9720: fewer buffers than stages in flight", "split", ("race",),
-          {"depth.ahead + 1, n)": "depth.ahead, n)"}, {"depth.ahead + 1, n)": "depth.ahead + 2, n)"},
           {"kv_len": 100, **SMALL}, {"n": 1, "tile": 16}),
     Fault("B-07", "tilelang #2668: the refill overtakes the read", "ring", ("race",),
-          {DONE: "", STATE: f"{STATE}        tile.done()\n"},
-          {LEAVE: f"{LEAVE}\n            self.tl.wait(arrival.k, arrival.v)"},
           ROUND, {**STRIPED, "depth": Depth(ahead=1, in_flight=1)}, chip={"ipcq_slots": 6}),
     Fault("B-09", "FlashMLA-ETAP PR 3: P goes to the product before it is there", "split", ("race", "numeric"),
-          {STORED: "stored = next(self._stored[tile.width])",
-           PART: f"{PART}\n                tl.cast(p, tile.v.dtype, out=stored)"},
-          {PART: f"tl.wait(stored)\n                {PART}"},
           {"kv_len": 100, **SMALL}, {"n": 1, "tile": 16}),
     Fault("B-12", "tt-metal #53053, #54812: a wait for the first half of a block", "ring", ("race", "determinism"),
-          {ASKED: "k, v = asked.popleft()\n                self.tl.wait(k)"},
-          {ASKED: "k, v = asked.popleft()\n                self.tl.wait(k)\n                self.tl.wait(v)"},
           ROUND, STRIPED),
     Fault("B-14", "tt-metal #49511: a PE with nothing to do leaves before the handshake", "split", ("deadlock",),
-          {TREE: f"            if tiles:\n    {TREE}"}, {TREE: f"            if True:\n    {TREE}"},
           {"kv_len": 3, **SMALL}, {"n": 8, "start_pes": [5]}),
     Fault("B-15", "tt-metal #54835: all send before anybody receives, round a ring", "ring", ("deadlock",),
-          {PIECE_BY_PIECE: "for step, number in itertools.product(range(n), range(max(map(len, pieces)))):"}, {},
           ROUND, STRIPED, variant_chip={"ipcq_slots": 8}),
-    Fault("B-18", "pytorch #113376, nccl #1938: sender and receiver differ in shape", "split",
-          ("numeric", "deadlock", "leftover"),
-          {RECEIVED: RECEIVED.replace("m.shape", "m.shape[::-1]")},
-          {RECEIVED: RECEIVED.replace("m.shape", "(m.shape[0], 1)")},
+    Fault("B-18", "pytorch #113376, nccl #1938: sender and receiver differ in shape",
+          "split", ("numeric", "deadlock", "leftover"),
           {"kv_len": 100, **SMALL}, {"n": 2}),
     Fault("B-18b", "the same, where shapes agree: m and l change places", "split", ("numeric",),
-          {SENT: SENT.replace("m, l,", "l, m,")},
-          {SENT: SENT.replace("m, l,", "l, m,"), RECEIVED: RECEIVED.replace("m_other, l_other", "l_other, m_other")},
           {"kv_len": 100, **SMALL}, {"n": 2}),
     Fault("B-21", "vllm #468 (local-inference-lab): merged over an input that is still needed", "split", ("numeric",),
-          {NEWER: "m_new = tl.maximum(m, m_other, out=m)"}, {NEWER: "m_new = tl.maximum(m_other, m)"},
           {"kv_len": 100, **SMALL}, {"n": 2}),
     Fault("B-23", "flashinfer #4051: a merge of two empty sides", "split", ("nan",),
-          {GUARD: "finite = m_new\n    return"}, {GUARD: "finite = tl.maximum(m_new, -1e30)\n    return"},
           {"kv_len": 3, **SMALL}, {"n": 8}),
     Fault("B-26", "burn #4694, iree #24175: softmax of a row that sees nothing", "split", ("nan",),
-          {GUARD_OF_TILE: "finite = m_new"}, {GUARD_OF_TILE: "finite = tl.maximum(m_new, LOWEST)"},
           {"kv_len": 4, "t_q": 6, **SMALL}, {"n": 8, "tile": 4}),
     Fault("B-28", "flash-attention #1745, #2374: the last tile at full width, P masked to 0", "decode", ("nan",),
-          {TILES: f"{TILES}        positions = Span(positions.first, tile, positions.step)\n"}, {SOME: "some = True"},
           {"s": 61, "tile": 64}),
     Fault("B-32", "lattice #373: a finite mask beats valid logits", "prefill", ("numeric",),
-          {MASK: "mask = tl.where(column <= row, 0.0, -1e4)"}, {MASK: "mask = tl.where(column <= row, 0.0, -3e38)"},
           {"t_q": 12, "kv_len": 24, **SMALL}, {"tile": 16}, data=far_below),
     Fault("B-38", "ring-flash-attention #22, #42: O rounded to bfloat16 after every fold", "ring", ("numeric",),
-          {ADD_PART: f'{ADD_PART}\n            tl.wait(tl.add(tl.cast(o, "bfloat16"), 0.0, out=o))'},
-          {ADD_PART: f"{ADD_PART}\n            tl.wait(tl.add(o, 0.0, out=o))"},
           {**ROUND, "dtype": "float16"}, STRIPED),
     Fault("B-41", "tract #2586: the sum of a row in float16", "split", ("numeric",),
-          {SUM: f'{SUM}\n                tl.wait(tl.add(tl.cast(l, "float16"), 0.0, out=l))'},
-          {SUM: f"{SUM}\n                tl.wait(tl.add(l, 0.0, out=l))"},
           {"kv_len": 300, "dtype": "float32", **SMALL}, {"n": 1, "tile": 16}),
     Fault("B-43", "maxtext #1370, SKaiNET #880, Megatron-LM #848: scaled twice", "split", ("numeric",),
-          {SCALE: 'epilogue=(("scale", scale * scale),)'}, {SCALE: 'epilogue=(("scale", scale * 2 * 0.5),)'},
           {"kv_len": 100, **SMALL}, {"n": 1, "tile": 16}),
     Fault("B-44", "triton #8853: the range without a mask is rounded up", "prefill", ("numeric",),
-          {ALL: "if keys.first <= queries.first and (window is None"}, {ALL: "if least > 0 and (window is None"},
           {"t_q": 24, "kv_len": 24, **SMALL}, {"tile": 16, "q_block": 8}),
     Fault("B-46", "flash-attention #282, jax #24491, sparkinfer #3: causal from the top left", "ring", ("numeric",),
-          {f"{FIRST} else self.q_start": "return 0"},
-          {FIRST: "return -self.t_q + self.kv_len if self.q_start is None"},
           {**ROUND, "t_q": 12}, STRIPED),
     Fault("B-50", "tt-metal #56171: right for a single tile, l is not corrected", "split", ("numeric",),
-          {"tl.add(l * correction, tl.sum(p), out=l)": "tl.add(l, tl.sum(p), out=l)"},
-          {"tl.add(l * correction, tl.sum(p), out=l)": "tl.add(tl.sum(p), l * correction, out=l)"},
           {"kv_len": 100, **SMALL}, {"n": 1, "tile": 16}),
-    Fault("B-51", "flash-linear-attention #1031: every block is written to the first one's place", "prefill",
-          ("numeric", "race"), {STORE_AT: "ptr, shape, strides = _view(o, 0, 0, block)"},
-          {OFFSET: "ptr + (token * of_token + head * of_head)"},
+    Fault("B-51", "flash-linear-attention #1031: every block is written to the first one's place",
+          "prefill", ("numeric", "race"),
           {"t_q": 24, "kv_len": 24, **SMALL}, {"tile": 16, "q_block": 8}),
-    Fault("B-55", "HipKittens #22, ONNXim #34, jax-js #180, onnx #7274: h % H_kv for the KV head", "decode",
-          ("numeric",),
-          {HEAD: "load_rows(q, cube,",
-           "tl.load(ptr, shape, strides)": "tl.load(ptr, shape, (strides[0] * tl.num_programs(1), *strides[1:]))"},
-          {HEAD: "load_rows(q, group * cube,"}, {"s": 100, "group": 4, "heads": 2}),
-    Fault("B-57", "vllm #11979, transformer-from-scratch #6: a view where a transpose belongs", "prefill",
-          ("numeric",), {"tile.k, trans_b=True, out=out": "tile.k, trans_b=False, out=out"},
-          {K_TILE: "Tile(tl.ref(k + first * d, (width, d), (d, 1))"},
+    Fault("B-55", "HipKittens #22, ONNXim #34, jax-js #180, onnx #7274: h % H_kv for the KV head",
+          "decode", ("numeric",),
+          {"s": 100, "group": 4, "heads": 2}),
+    Fault("B-57", "vllm #11979, transformer-from-scratch #6: a view where a transpose belongs", "prefill", ("numeric",),
           {"t_q": 16, "kv_len": 128, **SMALL}, {"tile": 64}),
     Fault("B-58", "triton-msl #7: the mask is lost where tiles divide exactly", "prefill", ("numeric",),
-          {SOME: f"{SOME} and tile.width % 16 != 0"}, {SOME: f"{SOME} or tile.width % 16 != 0"},
           {"t_q": 24, "kv_len": 32, **SMALL}, {"tile": 16}),
     Fault("B-62", "vllm #40023, #25342, #50781, pie #414: temporaries pile up in a fixed room", "prefill", ("refusal",),
-          {SCOPE: SCOPE.replace("with tl.scratch_scope()", "if True")},
-          {SCOPE: SCOPE.replace("scope():", "scope(), tl.scratch_scope():")},
           {"t_q": 4, "kv_len": 64, **SMALL}, {"tile": 8}, chip={"scratch_bytes": 20480}),
 ]  # fmt: skip
 
@@ -235,7 +169,7 @@ def on_chips(variant: bool) -> list[Any]:
 def test_a_fault_is_seen_as_the_page_says(
     fault: Fault, attempt: Attempt, broken: Any, schedules: Any, seen_by: Any, on_the_page: Any
 ) -> None:
-    kernel = broken(KERNELS[fault.launch], fault.edits)
+    kernel = broken(KERNELS[fault.launch], EDITS["FAULTS"][fault.id])
     usual = attempt(fault, KERNELS[fault.launch], "model", 0).traffic
     found = {letter: attempt(fault, kernel, *how) for letter, how in schedules.items()}
     results = {seen.o.tobytes() for seen in found.values() if seen.o is not None}
@@ -254,7 +188,7 @@ def test_a_fault_is_seen_as_the_page_says(
 @pytest.mark.adr("0060", "11.1", "11.7", "11.8")
 @pytest.mark.parametrize("fault", on_chips(variant=True))
 def test_the_variant_passes(fault: Fault, attempt: Attempt, broken: Any, schedules: Any) -> None:
-    kernel = broken(KERNELS[fault.launch], fault.variant)
+    kernel = broken(KERNELS[fault.launch], EDITS["VARIANTS"][fault.id])
     found = [attempt(fault, kernel, *how) for how in schedules.values()]
 
     assert [seen.kinds for seen in found] == [[]] * len(found)
