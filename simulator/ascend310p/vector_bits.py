@@ -57,7 +57,7 @@ class BitPlans(VectorPlans):
             self.refuse(frame, "bad-parameter", name, f"cmpMode is {mode!r}", "use one of asc.CMPMODE")
         width = 256 // data.size
         if repeats is None:
-            count = self.whole(mask, 1, 2**31, "count", name, frame)
+            count = self.whole(mask, 1, UB_BYTES, "count", name, frame)
             if count % width:
                 fact = f"count {count} of {data} is {count * data.size} bytes"
                 self.refuse(frame, "bad-parameter", name, fact, f"{name} takes whole repeats of 256 bytes")
@@ -85,7 +85,7 @@ class BitPlans(VectorPlans):
         width = 256 // data.size
         lanes: Indices
         if repeats is None:
-            count = self.whole(mask, 1, 2**31, "count", "Select", frame)
+            count = self.whole(mask, 1, UB_BYTES, "count", "Select", frame)
             passes, shape = -(-count // width), one_axis(count)
             accesses = [dense(count, data.size)] * len(values)
             lanes = np.arange(count)

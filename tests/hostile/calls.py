@@ -17,7 +17,6 @@ from pytest_kernbench import assertions
 from pytest_kernbench.simulator import AhbmChip, AhbmSpec, Ascend310pCore, Ascend310pSpec, TileBlocked, Timing, retime
 from pytest_kernbench.simulator.ahbm.language import Language
 from pytest_kernbench.simulator.ahbm.topology import ring_ports
-from pytest_kernbench.simulator.ascend310p.language import Asc
 
 ONES = np.ones((4, 4), np.float32)
 Say = Callable[[str, Any], Any]  # puts a value in a parameter and makes the call

@@ -83,10 +83,9 @@ def judged(call: Call, error: BaseException) -> tuple[str, str]:
         documented = (SimError, ValueError, AssertionError)
     elif call.name == "TileBlocked":
         documented = (ValueError,)
-    library = isinstance(error, UnicodeError)
-    if type(error).__module__.startswith("pytest_kernbench") or (isinstance(error, documented) and not library):
-        if str(error):
-            return "refused", str(error)
+    ours = type(error).__module__.startswith("pytest_kernbench")
+    if (ours or isinstance(error, documented)) and not isinstance(error, UnicodeError) and str(error):
+        return "refused", str(error)
     return "raw", f"{type(error).__name__}: {str(error)[:90]} at {innermost(error)}"
 
 
