@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_kernbench.simulator.ascend310p.geometry import Access, Indices, dense, packed, strided
+from pytest_kernbench.simulator.ascend310p.spec import UB_BYTES
 from pytest_kernbench.simulator.ascend310p.vector_plans import (
     FLOATS,
     MOST_REPEATS,

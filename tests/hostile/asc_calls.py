@@ -40,10 +40,13 @@ class Bench:
         asc, kind = self.asc, TYPE.get(call, "float32")
         whole = call.startswith(("WholeReduce", "BlockReduce"))
         found = {
-            "dst": self.local(0, kind), "src": self.local(1, kind), "src0": self.local(1, kind), "src1": self.local(2, kind),
-            "mask": 64, "scalarValue": 2.0, "src1Scalar": 2.0, "roundMode": asc.RoundMode.CAST_NONE, "selMask": self.local(3, "uint8_t"),
+            "dst": self.local(0, kind), "src": self.local(1, kind), "src0": self.local(1, kind),
+            "src1": self.local(2, kind),
+            "mask": 64, "scalarValue": 2.0, "src1Scalar": 2.0, "roundMode": asc.RoundMode.CAST_NONE,
+            "selMask": self.local(3, "uint8_t"),
             "cmpMode": asc.CMPMODE.LT, "selMode": asc.SELMODE.VSEL_TENSOR_TENSOR_MODE, "sharedTmpBuffer": self.local(3),
-            "scale": 1.0, "type": asc.float32, "position": asc.TPosition.VECCALC, "depth": 1, "count": 64, "pipe": asc.PIPE_ALL,
+            "scale": 1.0, "type": asc.float32, "position": asc.TPosition.VECCALC, "depth": 1, "count": 64,
+            "pipe": asc.PIPE_ALL,
             "event": asc.HardEvent.S_V, "id": 0, "source": asc.PIPE_S, "target": asc.PIPE_V, "tensor": self.gm,
             "offset": 0, "index": 0, "value": 1.0, "buffer": self.x, "size": 64, "bufOffset": 0, "len": 64,
         }  # fmt: skip

@@ -79,16 +79,19 @@ def host_calls() -> list[Call]:
             "AhbmChip.tensor of data", lambda: AhbmChip().tensor,
             {"name": "t", "shape": (4, 4), "dtype": "float32", "data": ONES, "place": 0},
         ),
-        host_method("Ascend310pCore.tensor", lambda: Ascend310pCore().tensor, {"name": "t", "shape": (4, 4), "dtype": "float32"}),
+        host_method("Ascend310pCore.tensor", lambda: Ascend310pCore().tensor, {"name": "t", "shape": (4, 4),
+        "dtype": "float32"}),
         host_method(
             "Ascend310pCore.tensor of data", lambda: Ascend310pCore().tensor,
             {"name": "t", "shape": (4, 4), "dtype": "float32", "data": ONES},
         ),
         Call("AhbmChip.run", parameters_of(AhbmChip.run), functools.partial(launched, AhbmChip, plain)),
-        Call("Ascend310pCore.run", parameters_of(Ascend310pCore.run), functools.partial(launched, Ascend310pCore, plain_asc)),
+        Call("Ascend310pCore.run", parameters_of(Ascend310pCore.run), functools.partial(launched, Ascend310pCore,
+        plain_asc)),
         Call("Run.array", ("tensor",), lambda _, value: a_run().array(value if _ else "x")),
         *[Call(f"{spec.__name__} field", tuple(field.name for field in dataclasses.fields(spec)),
-               lambda name, value, spec=spec: spec(**{name: value} if name else {})) for spec in (AhbmSpec, Ascend310pSpec)],
+               lambda name, value, spec=spec: spec(**{name: value} if name else {})) for spec in (AhbmSpec,
+               Ascend310pSpec)],
     ]  # fmt: skip
 
 
@@ -119,7 +122,8 @@ def a_run_of_310p() -> Any:
 
 ASSERTED: dict[str, Any] = {
     "run": a_run, "runs": lambda: {1: a_run(), 2: a_run()}, "tensors": lambda: ("x",), "tensor": lambda: "x",
-    "unit": lambda: "DMA_R", "other": lambda: "GEMM", "expected": lambda: 64, "of": lambda: "product", "nbytes": lambda: 64,
+    "unit": lambda: "DMA_R", "other": lambda: "GEMM", "expected": lambda: 64, "of": lambda: "product",
+    "nbytes": lambda: 64,
     "n": lambda: 1, "at_least": lambda: 0.5, "lower": lambda: 1, "upper": lambda: 10**6, "bound": lambda: 0.5,
     "make_run": lambda: lambda **how: a_run(), "planned": lambda: 0, "region": lambda: None, "rounds": lambda: 0,
     "max_messages": lambda: 1, "streamed": lambda: (), "depth": lambda: 1, "ratio": lambda: 10**6, "how": lambda: "",
