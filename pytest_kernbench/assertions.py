@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from pytest_kernbench import comparisons, composites, messages, pipes, readings, rooflines
 from pytest_kernbench.hazards import ALLOCATION, RACES
 from pytest_kernbench.readings import say
 from pytest_kernbench.rooflines import roofline, serial_sum
-from pytest_kernbench.simulator import arguments
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import SimError
 
@@ -61,6 +61,11 @@ def _a_run(run: object) -> None:
         raise ValueError(f"run is {run!r}: give what run_kernel, or the run of a device, returned")
 
 
+def _whole(value: object) -> int:
+    """`value` if it is a whole number, numpy's included; 0, which nobody may give, if it is none."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else 0
+
+
 def _makes_runs(make_run: object) -> None:
     """Refuse what cannot be called."""
     if not callable(make_run):
@@ -101,7 +106,7 @@ def _several(runs: Mapping[int, Run]) -> None:
     if len(runs) < 2:
         raise ValueError(f"runs has {len(runs)} group size: nothing to compare, give at least two")
     for group, run in runs.items():
-        if not arguments.whole(group):
+        if not _whole(group):
             raise ValueError(f"runs has the group size {group!r}: wants a whole number that is not 0")
         _a_run(run)
 
@@ -188,7 +193,7 @@ def assert_reduction_rounds(run: Run, n: int, rounds: int | None = None, *, max_
     """
     __tracebackhide__ = True
     _a_run(run)
-    if (arguments.whole(n) or 0) < 1:
+    if _whole(n) < 1:
         raise ValueError(f"a reduction of {n!r} programs: wants at least 1")
     expected = math.ceil(math.log2(n)) if rounds is None else rounds
     _hold(messages.reduction(run.log, n, expected, max_messages))
@@ -240,7 +245,7 @@ def assert_issue_ahead(run: Run, depth: int = 1, *, region: str | None = None) -
     """
     __tracebackhide__ = True
     _a_run(run)
-    if (arguments.whole(depth) or 0) < 1:
+    if _whole(depth) < 1:
         raise ValueError(f"depth {depth!r}: wants at least 1")
     _hold(composites.not_ahead(run.log, depth, region))
 
@@ -356,7 +361,7 @@ def assert_deterministic(make_run: Callable[[], Run], times: int = 2) -> None:
     """
     __tracebackhide__ = True
     _makes_runs(make_run)
-    if (arguments.whole(times) or 0) < 2:
+    if _whole(times) < 2:
         raise ValueError(f"times {times!r}: one run has nothing to differ from, wants at least 2")
     first = make_run()
     _a_run(first)

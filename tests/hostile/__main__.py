@@ -1,4 +1,4 @@
-"""The whole sweep, from the root folder: `python -m tests.hostile [--one-of N] [--accepted]`; exit code 1 if one is raw."""
+"""The whole sweep, from the root: `python -m tests.hostile [--one-of N] [--accepted]`; exit code 1 if one is raw."""
 
 from __future__ import annotations
 
