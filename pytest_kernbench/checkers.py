@@ -14,7 +14,7 @@ from pytest_kernbench.extensions import ExtensionError, raised
 from pytest_kernbench.hazards import KINDS
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import Hazard, Involved
-from pytest_kernbench.simulator.ops.log import Row
+from pytest_kernbench.simulator.ops.log import Row, touched
 
 __all__ = ["Checker", "about", "judged"]
 
@@ -53,10 +53,9 @@ class Checker:
 
 
 def about(run: Run, row: Row) -> Involved:
-    """A row of the run's log as one side of a finding: the op, its first bytes (written ones if any), its line."""
-    operand = next((each for each in (*reversed(row.operands),) if each.written), next(iter(row.operands), None))
-    touched = f"{operand.tensor}[{operand.offset}:{operand.offset + operand.size}]" if operand else "no bytes"
-    return Involved(row.index, row.name, row.unit, run.log.programs[row.program], touched, row.site)
+    """A row of the run's log as one side of a finding: the op, the bytes it reads and writes, its line."""
+    where = touched(row) or "no bytes"
+    return Involved(row.index, row.name, row.unit, run.log.programs[row.program], where, row.site)
 
 
 def judged(run: Run, checkers: Iterable[Checker], replay: str = "") -> Run:

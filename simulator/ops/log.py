@@ -301,10 +301,10 @@ def _cells_of(log: OpLog, row: Row) -> tuple[str, ...]:
     """Program, unit, name, times, bytes, operands and source line."""
     end = row.end if row.end != NONE else ""
     size = f"{row.bytes}B" if row.bytes else ""
-    return log.programs[row.program], row.unit, row.name, f"{row.issue}..{end}", size, _touched(row), str(row.site)
+    return log.programs[row.program], row.unit, row.name, f"{row.issue}..{end}", size, touched(row), str(row.site)
 
 
-def _touched(row: Row) -> str:
+def touched(row: Row) -> str:
     """Reads, then an arrow and writes."""
     reads, writes = (_ranges([each for each in row.operands if each.written is side]) for side in (False, True))
     return f"{reads} -> {writes}".strip() if writes else reads

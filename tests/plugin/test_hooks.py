@@ -156,7 +156,7 @@ def test_what_a_checker_finds_fails_the_test_with_its_op_and_line(project: pytes
     result.stdout.fnmatch_lines(
         [
             "E *HazardError: small-load (1 in all)",
-            "E *small-load: load on DMA_R of PE0, x[[]0:2048], at test_*.py:5 in doubled",
+            "E *small-load: load on DMA_R of PE0, x[[]0:2048] -> scratch[[]0:2048], at test_*.py:5 in doubled",
             "E *moves 2048 bytes of 4096 at least",
             "E *replay: run_kernel(doubled, ..., schedule='model', seed=0)",
         ]
