@@ -157,9 +157,12 @@ class Launch:
         self._blocks = blocks
         self._here = here  # the blocks of the grid that this run has
         self._late = schedule == "late"
-        self._seed = seed
+        number = arguments.whole(seed)
+        if number is None:
+            raise LaunchError(f"seed {seed!r}: wants a whole number")
+        self._seed = number
         try:
-            self._schedule = schedule_named(schedule, seed)
+            self._schedule = schedule_named(schedule, number)
         except ValueError as error:
             raise LaunchError(str(error)) from None
         self._data = data

@@ -41,10 +41,10 @@ def is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in {".py", ".pyc"} and "egg-info" not in str(path)
 
 
-def test_no_module_but_the_assertions_is_rewritten_by_pytest(modules: dict[str, Path]) -> None:
+def test_no_module_but_the_assertions_and_the_contract_is_rewritten_by_pytest(modules: dict[str, Path]) -> None:
     rewritten = {name for name, path in modules.items() if not switched_off(path)}
 
-    assert rewritten <= {"pytest_kernbench.assertions"}
+    assert rewritten == {"pytest_kernbench.assertions", "pytest_kernbench.contract"}
     assert len(modules) > 40
 
 
