@@ -95,8 +95,8 @@ class Vcop:
         for tensor in tensors.values():
             tensor.filled = tensor.filled or computes
         return Run(
-            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, launch.seed, self.spec,
-            dict(tensors), bool(check),
+            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, launch.seed,
+            self.spec, dict(tensors), bool(check),
             lambda wanted: np.array(self.elements(wanted if isinstance(wanted, Tensor) else tensors[wanted])),
             notes=tuple(note for each in checks if isinstance(each, TransferChecker) for note in each.notes()),
         )  # fmt: skip
