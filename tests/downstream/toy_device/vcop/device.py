@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class Launch:
 
     def spawn(self, call: arguments.Call) -> None:
         for number, core in enumerate(self.cores):
-            self.sim.spawn(lambda core=core, number=number: self._body(call, core, number), core.name, number)
+            self.sim.spawn(partial(self._body, call, core, number), core.name, number)
 
     def _body(self, call: arguments.Call, core: Core, number: int) -> None:
         kernel = self.sim.kernels[number]
