@@ -22,7 +22,7 @@ from pytest_kernbench.simulator.device import Run
 CHUNKS = 3
 TOGETHER = ("flag-per-row", "state-by-one-dma", "cheap-rewrites")
 ALL = tuple(OPTIONS)
-SETS: tuple[tuple[str, ...], ...] = ((), *((name,) for name in OPTIONS), TOGETHER, (*TOGETHER, "resident-state"), ALL)
+SETS: tuple[tuple[str, ...], ...] = ((), *((name,) for name in OPTIONS), TOGETHER, (*TOGETHER, "resident-state"))
 
 
 class Row(NamedTuple):

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.delta_rule import SETS, named, pairs, scalars, share
+from benchmarks import delta_rule
+from benchmarks.delta_rule import ALL, named, pairs, scalars, share
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK
 from pytest_kernbench.simulator.ascend310p.usage import usage
 from pytest_kernbench.simulator.device import Run
 
+SETS = (*delta_rule.SETS, ALL)
 TAIL = 2  # tokens behind the third chunk: 194 of chunks of 64
 COLOURS = {"v_busy": "#009E73", "v_barrier": "#E69F00", "v_issue": "#0072B2", "v_flag": "#CC79A7"}
 
