@@ -173,7 +173,8 @@ def test_host_and_device_agree_with_any_options(dk: int, dv: int, hv: int, cores
 def test_what_host_and_device_count_fills_no_more_than_the_ub_there_is(options: tuple[str, ...], ub: int) -> None:
     sizes = (4, 12, 16, 60, 64, 100, 128, 144, 192, 252, 256)
 
-    assert [found for shape in product(sizes, sizes, (1, 4, 8, 32)) if (found := disagreement(shape, options, ub))] == []
+    shapes = product(sizes, sizes, (1, 4, 8, 32))
+    assert [found for shape in shapes if (found := disagreement(shape, options, ub))] == []
 
 
 def disagreement(sizes: tuple[int, int, int], options: tuple[str, ...], ub: int) -> str:
@@ -200,7 +201,7 @@ def test_a_resident_state_of_128_columns_is_1536_bytes_too_many() -> None:
 
 @pytest.mark.adr("0311", "11.1")
 @pytest.mark.parametrize(("options", "places"), [((), 1), (("double-buffer",), 2)], ids=str)
-def test_outputs_go_through_as_many_buffers_as_were_asked_for(delta: Any, options: tuple[str, ...], places: int) -> None:
+def test_outputs_go_through_as_many_buffers_as_asked_for(delta: Any, options: tuple[str, ...], places: int) -> None:
     _, outcome = call(delta, *options, lengths=(17,))
     writes = [row.operands for row in outcome.run.log.where(name="DataCopy", unit="MTE3")]
     sources = [source.offset for source, target in writes if target.tensor == "out"]
