@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_kernbench import assertions as ka
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.carving import carve
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, FlagPerRow, improved
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import UB_BYTES, Shape, tiling, tiling_of_step
 
 ALL = tuple(OPTIONS)
@@ -81,6 +81,29 @@ def test_a_flag_per_row_is_one_pair_for_each_sum(delta: Any) -> None:
     n2 = 8 * 9 // 2
     assert pairs(plain) - pairs(better) == 2 * (3 * (n2 - 8) + 3 * 8 * (dk - 1))  # of two heads
     assert better.run.cycles < plain.run.cycles
+
+
+class Steps(FlagPerRow):
+    """What `Ready` does, in order, without a core."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def CoefficientReady(self) -> None:
+        self.steps.append("flag")
+
+    def read(self, name: str) -> str:
+        self.steps.append(f"read {name}")
+        return name
+
+
+@pytest.mark.adr("0311", "11.2")
+def test_the_pair_of_a_row_stands_between_its_reads_and_its_sums() -> None:
+    kernel = Steps()
+    for term in kernel.Ready(kernel.read(name) for name in "abc"):
+        kernel.steps.append(f"sum {term}")
+
+    assert kernel.steps == ["read a", "read b", "read c", "flag", "sum a", "sum b", "sum c"]
 
 
 @pytest.mark.adr("0311", "11.3")
