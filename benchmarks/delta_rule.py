@@ -17,9 +17,11 @@ from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule import host
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK, Shape, Tiling
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 from pytest_kernbench.simulator.device import Run
 
 CHUNKS = 3
+SYNC = Ascend310pSpec().sync_cycles
 TOGETHER = ("flag-per-row", "state-by-one-dma", "cheap-rewrites")
 ALL = tuple(OPTIONS)
 SETS: tuple[tuple[str, ...], ...] = ((), *((name,) for name in OPTIONS), TOGETHER, (*TOGETHER, "resident-state"))
@@ -54,12 +56,16 @@ def measure(width: int, tokens: int = CHUNKS * CHUNK, heads: int = 8) -> Iterato
 
 
 def share(
-    width: int, tokens: int, options: Sequence[str], *, heads: int = 8, chunk: int = CHUNK
+    width: int, tokens: int, options: Sequence[str], *, heads: int = 8, chunk: int = CHUNK, sync: int = SYNC
 ) -> tuple[Tiling, Run]:
-    """The tiling, and the run of the first of eight cores on `heads` value heads of `width` by `width`."""
+    """The tiling, and the run of the first of eight cores on `heads` value heads of `width` by `width`.
+
+    `sync`: cycles to say anything to a pipe, a flag or a barrier.
+    """
     shape = Shape((tokens,), heads, heads, width, width)
     plan = improved(shape, *options, chunk=chunk, data=False)
-    launched = host.launch(Ascend310pCore(), shape, tiling=plan.tiling, variant=plan.variant)
+    core = Ascend310pCore(Ascend310pSpec(sync_cycles=sync))
+    launched = host.launch(core, shape, tiling=plan.tiling, variant=plan.variant)
     return plan.tiling, launched.run(check=False, part=(0, 8))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import delta_rule
-from benchmarks.delta_rule import ALL, named, pairs, scalars, share
+from benchmarks.delta_rule import ALL, SYNC, named, pairs, scalars, share
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK
 from pytest_kernbench.simulator.ascend310p.usage import usage
 from pytest_kernbench.simulator.device import Run
@@ -54,15 +54,16 @@ class Row(NamedTuple):
     mte3_busy: int
 
 
+COSTS = ("width", "options", "v_step", "cycles", "faster", "flag_pairs", "scalar_gm", "dmas", "dma_bytes")
 UNITS = ("s_busy", "s_flag", "s_queue", "v_busy", "v_barrier", "v_issue", "v_flag", "mte2_busy", "mte3_busy")
 
 
-def measure(width: int, chunk: int = CHUNK) -> Iterator[Row]:
-    """Every set of options; `chunk`: tokens of a chunk."""
+def measure(width: int, chunk: int = CHUNK, sync: int = SYNC) -> Iterator[Row]:
+    """Every set of options; `chunk`: tokens of a chunk; `sync`: as `share` has it."""
     plain = 0
     for options in SETS:
-        tiling, whole = share(width, 3 * chunk + TAIL, options, chunk=chunk)
-        two, three = (counted(share(width, count * chunk, options, chunk=chunk)[1]) for count in (2, 3))
+        tiling, whole = share(width, 3 * chunk + TAIL, options, chunk=chunk, sync=sync)
+        two, three = (counted(share(width, count * chunk, options, chunk=chunk, sync=sync)[1]) for count in (2, 3))
         middle = {name: three[name] - two[name] for name in three}
         plain = plain or middle["cycles"]
         yield Row(
@@ -92,12 +93,16 @@ def causes(run: Run) -> Counter[str]:
     return times
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row], columns: Sequence[str] = Row._fields) -> str:
     """In Markdown."""
-    names = [name.replace("_", " ") for name in Row._fields]
-    lines = [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
-    lines += ["| " + " | ".join(f"{x:.2f}" if isinstance(x, float) else str(x) for x in row) + " |" for row in rows]
+    lines = [f"| {' | '.join(name.replace('_', ' ') for name in columns)} |", "| --- " * len(columns) + "|"]
+    lines += [f"| {' | '.join(cell(getattr(row, name)) for name in columns)} |" for row in rows]
     return "\n".join(lines)
+
+
+def cell(value: str | int | float) -> str:
+    """A ratio with two digits, all else as it is."""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -107,18 +112,18 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
     widths = list(dict.fromkeys(row.width for row in rows))
     with matplotlib.rc_context({"svg.hashsalt": "pytest-kernbench", "svg.fonttype": "none", "font.size": 8}):
-        drawing = Figure(figsize=(9, 2.6 * len(widths)), layout="constrained")
+        drawing = Figure(figsize=(10, 2.8 * len(widths)), layout="constrained")
         panels = drawing.subplots(len(widths), 1, squeeze=False)[:, 0]
         for axes, width in zip(panels, widths, strict=True):
             these = [row for row in rows if row.width == width][::-1]
-            labels = [f"{row.options} ({row.v_step})".replace(" + ", " +\n", 1) for row in these]
+            labels = [f"{row.options} ({row.v_step})" for row in these]
             left = [0] * len(these)
             for name, colour in COLOURS.items():
                 times = [getattr(row, name) for row in these]
                 axes.barh(labels, times, left=left, color=colour, label=name[2:])
                 left = [sum(pair) for pair in zip(left, times, strict=True)]
             axes.set(title=f"{width} by {width}: V in a chunk of {these[0].tokens} tokens", xlabel="cycles")
-        panels[0].legend(loc="lower right")
+        drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(COLOURS))
         drawing.savefig(path, metadata={"Date": None})
 
 
@@ -126,14 +131,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = argparse.ArgumentParser(prog="python -m benchmarks.delta_rule_chunk", description=__doc__)
     made.add_argument("--widths", type=int, nargs="+", default=[128, 64])
     made.add_argument("--chunk", type=int, default=CHUNK, help="tokens of a chunk")
+    made.add_argument("--sync", type=int, default=SYNC, metavar="CYCLES", help="to say anything to a pipe")
     made.add_argument("--out", type=Path, metavar="DIR", help="where rows go as CSV, and the drawing as SVG")
     options = made.parse_args(arguments)
     rows = []
     for width in options.widths:
-        for row in measure(width, options.chunk):
+        for row in measure(width, options.chunk, options.sync):
             print(f"{row.width}: {row.options}: {row.cycles} cycles", file=sys.stderr, flush=True)
             rows.append(row)
-    print(table(rows))
+    print(table(rows, COSTS), table(rows), sep="\n\n")
     if options.out is not None:
         write(rows, options.out)
 

@@ -1,5 +1,6 @@
 """A middle chunk of the delta rule is what a sequence gets longer by, and its units' times add up to it."""
 
+import csv
 import importlib
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,36 @@ def test_small_rows_of_the_page_are_what_is_measured(bench: Any, small: list[Any
 
     for line in bench.table(small).splitlines():
         assert line in page
+
+
+def test_rows_of_the_page_and_of_the_file_are_the_same(bench: Any) -> None:
+    page = (ROOT / "docs" / "delta_rule.md").read_text(encoding="utf-8")
+    with (ROOT / "docs" / "figures" / "delta_rule" / "middle_chunk.csv").open(encoding="utf-8") as file:
+        rows = [bench.Row(**{**row, "faster": float(row["faster"])}) for row in csv.DictReader(file)]
+
+    assert len(rows) == 2 * len(bench.SETS)
+    assert bench.table(rows, bench.COSTS) in page
+
+
+def test_a_flag_per_row_is_worth_it_where_flags_are_dear(bench: Any) -> None:
+    def cycles(sync: int, *options: str) -> int:
+        two, three = (bench.share(16, 8 * count, options, chunk=8, sync=sync)[1].cycles for count in (2, 3))
+        return int(three - two)
+
+    saved = [cycles(sync) - cycles(sync, "flag-per-row") for sync in (1, 16)]
+    assert saved[1] > 10 * saved[0]
+
+
+@pytest.mark.parametrize(("width", "flags", "accesses", "dmas"), [(128, 35_175, 16_576, 260), (64, 22_887, 8_384, 132)])
+def test_mended_rows_of_the_page_are_the_closed_forms(
+    bench: Any, width: int, flags: int, accesses: int, dmas: int
+) -> None:
+    page = (ROOT / "docs" / "delta_rule.md").read_text(encoding="utf-8")
+    work = Chunk(length=64, dk=width, dv=width, v_step=width).work
+    moved = work.bytes_in + work.bytes_out
+
+    assert (work.flag_pairs, work.scalar_gm, work.dma_instructions) == (flags, accesses, dmas)
+    assert f"| 1.00 | {flags} | {accesses} | {dmas} | {moved} |" in page
 
 
 def test_all_time_of_the_vector_unit_has_a_cause(small: list[Any]) -> None:
