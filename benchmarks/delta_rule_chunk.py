@@ -55,6 +55,9 @@ class Row(NamedTuple):
 
 
 COSTS = ("width", "options", "v_step", "cycles", "faster", "flag_pairs", "scalar_gm", "dmas", "dma_bytes")
+TITLES = {  # of columns that the table of whole launches has too
+    "v_step": "vStep", "flag_pairs": "S-V flags", "scalar_gm": "scalar GM", "dmas": "DMAs", "dma_bytes": "DMA bytes",
+}  # fmt: skip
 UNITS = ("s_busy", "s_flag", "s_queue", "v_busy", "v_barrier", "v_issue", "v_flag", "mte2_busy", "mte3_busy")
 
 
@@ -95,7 +98,7 @@ def causes(run: Run) -> Counter[str]:
 
 def table(rows: Sequence[Row], columns: Sequence[str] = Row._fields) -> str:
     """In Markdown."""
-    lines = [f"| {' | '.join(name.replace('_', ' ') for name in columns)} |", "| --- " * len(columns) + "|"]
+    lines = [f"| {' | '.join(TITLES.get(name, name.replace('_', ' ')) for name in columns)} |", "| --- " * len(columns) + "|"]
     lines += [f"| {' | '.join(cell(getattr(row, name)) for name in columns)} |" for row in rows]
     return "\n".join(lines)
 
