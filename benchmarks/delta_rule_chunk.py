@@ -98,7 +98,10 @@ def causes(run: Run) -> Counter[str]:
 
 def table(rows: Sequence[Row], columns: Sequence[str] = Row._fields) -> str:
     """In Markdown."""
-    lines = [f"| {' | '.join(TITLES.get(name, name.replace('_', ' ')) for name in columns)} |", "| --- " * len(columns) + "|"]
+    lines = [
+        f"| {' | '.join(TITLES.get(name, name.replace('_', ' ')) for name in columns)} |",
+        "| --- " * len(columns) + "|",
+    ]
     lines += [f"| {' | '.join(cell(getattr(row, name)) for name in columns)} |" for row in rows]
     return "\n".join(lines)
 
