@@ -22,7 +22,9 @@ def test_no_sampled_input_ends_badly() -> None:
     assert [each for each in ended if each.how == "raw"] == []
 
 
-@pytest.mark.parametrize("call", [each for each in all_calls() if each.name.startswith(("tl.", "asc."))], ids=str)
+@pytest.mark.parametrize(
+    "call", [each for each in all_calls() if each.name.startswith(("tl.", "asc."))], ids=lambda it: it.name
+)
 def test_every_call_is_right_without_a_hostile_value(call: Call) -> None:
     ended = attempt(call, "", "None")
 
