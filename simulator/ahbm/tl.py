@@ -133,6 +133,7 @@ class Op(Protocol):
 Step = tuple[Literal["scale"], Number] | tuple[Literal["bias", "add"], Handle] | tuple[Literal["relu"]]
 """A step of an epilogue, in float32: times a number, plus a row (1, N), plus a matrix (M, N), negative becomes 0."""
 Waitable = TypeVar("Waitable", Handle, Op)
+Other = TypeVar("Other", Handle, Op)
 
 
 class Tl(Protocol):
@@ -303,6 +304,10 @@ class Tl(Protocol):
     @overload
     def wait(self, handle: Waitable, /) -> Waitable:
         """Go on when it is complete; returns it."""
+
+    @overload
+    def wait(self, first: Waitable, second: Other, /) -> tuple[Waitable, Other]:
+        """Go on when both are complete; returns them."""
 
     @overload
     def wait(self, first: Handle | Op, second: Handle | Op, /, *more: Handle | Op) -> tuple[Handle | Op, ...]:
