@@ -60,6 +60,7 @@ class Document(NamedTuple):
         return f"adr{self.id}"
 
     def clause(self, number: str) -> Clause | None:
+        """The clause of that number, if there is one."""
         return next((clause for clause in self.clauses if clause.number == number), None)
 
     def marks(self) -> list[str]:

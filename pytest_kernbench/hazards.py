@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_kernbench.documents import nearest
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_kernbench.simulator.errors import Hazard
 
 __all__ = ["ALLOCATION", "KINDS", "MEANING", "NOTES", "RACES", "Allowance", "AllowanceError", "allowances", "refused"]
@@ -90,12 +92,12 @@ class Allowance:
         )
 
 
-def allowances(marks: Iterable[Any]) -> list[Allowance]:
+def allowances(marks: Iterable[pytest.Mark]) -> list[Allowance]:
     """The allowances that `allow_hazard` marks make. Raises AllowanceError for a mark that says it wrong."""
     return [_allowance(mark) for mark in marks]
 
 
-def _allowance(mark: Any) -> Allowance:
+def _allowance(mark: pytest.Mark) -> Allowance:
     said = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
     reason = mark.kwargs.get("reason")
     if len(mark.args) != 1 or set(mark.kwargs) - {"reason"}:

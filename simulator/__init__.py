@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.timing import Timing
     from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
     from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
-    from pytest_kernbench.simulator.device import Run
+    from pytest_kernbench.simulator.device import HostTensor, Run
     from pytest_kernbench.simulator.errors import (
         DeadlockError,
         Hazard,
         HazardError,
+        Involved,
         KernelError,
         LaunchError,
         LivelockError,
         SimError,
+        Site,
     )
     from pytest_kernbench.simulator.memory.layout import RowMajor, TileBlocked
-    from pytest_kernbench.simulator.ops.log import OpLog
+    from pytest_kernbench.simulator.ops.log import OpLog, Row, Selection
     from pytest_kernbench.simulator.ops.retime import Retimed, retime
 
 __all__ = [
@@ -40,14 +42,19 @@ __all__ = [
     "DeadlockError",
     "Hazard",
     "HazardError",
+    "HostTensor",
+    "Involved",
     "KernelError",
     "LaunchError",
     "LivelockError",
     "OpLog",
     "Retimed",
+    "Row",
     "RowMajor",
     "Run",
+    "Selection",
     "SimError",
+    "Site",
     "TileBlocked",
     "Timing",
     "retime",
@@ -58,10 +65,13 @@ _HOME = {
     "AhbmSpec": "ahbm.spec",
     "Ascend310pCore": "ascend310p.device",
     "Ascend310pSpec": "ascend310p.spec",
+    "HostTensor": "device",
     "OpLog": "ops.log",
     "Retimed": "ops.retime",
+    "Row": "ops.log",
     "RowMajor": "memory.layout",
     "Run": "device",
+    "Selection": "ops.log",
     "TileBlocked": "memory.layout",
     "Timing": "ahbm.timing",
     "retime": "ops.retime",
