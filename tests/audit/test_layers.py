@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "simulator": UNITS | {"simulator.ops", "simulator.device", "simulator.checks"} | DEVICES,
     "kernels": LANGUAGES,
     "specs": {OWN},
-    OWN: UNITS | {"simulator", "simulator.ops", "simulator.device", "simulator.checks", "specs"} | DEVICES,
+    OWN: UNITS | LANGUAGES | {"simulator", "simulator.ops", "simulator.device", "simulator.checks", "specs"} | DEVICES,
 }
 
 
