@@ -10,18 +10,17 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 OWN = "pytest_kernbench"
+ASC = f"{OWN}.simulator.ascend310p.asc"
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "package": ("What `pytest_kernbench` has by name", (OWN, f"{OWN}.deprecation")),
     "tl": ("The language of the AHBM chip", (f"{OWN}.simulator.ahbm.tl",)),
-    "asc": (
-        "The language of the Ascend 310P",
-        (f"{OWN}.simulator.ascend310p.asc", f"{OWN}.simulator.ascend310p.asc.forms"),
-    ),
+    "asc": ("The language of the Ascend 310P", (ASC, f"{ASC}.forms")),
     "fixtures": ("Fixtures", (f"{OWN}.fixtures", f"{OWN}.running", f"{OWN}.snapshots", f"{OWN}.documents")),
     "settings": ("Marks, options and ini settings", ()),
     "assertions": ("Assertions", (f"{OWN}.assertions",)),
@@ -75,9 +74,7 @@ def settings() -> list[str]:
 
     recorded: Any = Settings()
     plugin.pytest_addoption(recorded)
-    known = [
-        f"- `@pytest.mark.{mark}`:{text}" for mark, _, text in (line.partition(":") for line in marks.registrations({}))
-    ]
+    known = ["- `@pytest.mark.{0}`:{2}".format(*line.partition(":")) for line in marks.registrations({})]
     return ["## Marks", "", *known, "", "## Options", "", *recorded.options, "", "## Ini settings", "", *recorded.ini]
 
 
@@ -101,7 +98,7 @@ def of_name(module: str, name: str, value: Any) -> Iterator[str]:
     made = inspect.isclass(value) or inspect.isroutine(value)
     home = value.__module__ if made else module
     if module == OWN:
-        yield f"- `{name}`" + (f": of `{home}`" if made else f": {value!r}")
+        yield f"- `{name}`" + (f": of `{home}`" if made else "")
         return
     for node, doc in defined(home, name):
         yield from (f"### `{head(node)}`", "", *([text_of(doc), ""] if doc else []))
@@ -110,9 +107,18 @@ def of_name(module: str, name: str, value: Any) -> Iterator[str]:
 
 
 def defined(module: str, name: str) -> list[tuple[ast.stmt, str]]:
-    """What defines the name in a module's source, each with its text; several of an overload."""
-    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
-    return [(node, doc) for node, doc in documented(tree.body) if name in bound(node)]
+    """What defines the name in a module's source, or where that has it from, each with its text."""
+    body = parsed(module)
+    taken = [
+        each.module for each in body if isinstance(each, ast.ImportFrom) if name in {one.name for one in each.names}
+    ]
+    own = [(node, doc) for node, doc in documented(body) if name in bound(node)]
+    return own or [found for home in taken if home for found in defined(home, name)]
+
+
+@cache
+def parsed(module: str) -> list[ast.stmt]:
+    return ast.parse(inspect.getsource(importlib.import_module(module))).body
 
 
 def documented(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
@@ -136,8 +142,8 @@ def head(node: Any) -> str:
     if isinstance(node, ast.FunctionDef):
         if any("fixture" in ast.unparse(each) for each in node.decorator_list):
             return f"{node.name}: {ast.unparse(node.returns) if node.returns else ''}"
-        node.args.args = [each for each in node.args.args if each.arg not in ("self", "cls")]
-        node.args.posonlyargs = [each for each in node.args.posonlyargs if each.arg != "self"]
+        for given in (node.args.args, node.args.posonlyargs):
+            given[:] = [each for each in given if each.arg not in ("self", "cls")]
         returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
         is_property = any(ast.unparse(each).endswith("property") for each in node.decorator_list)
         return f"{node.name}{returns}" if is_property else f"{node.name}({ast.unparse(node.args)}){returns}"

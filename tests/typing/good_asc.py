@@ -4,7 +4,16 @@ from typing import assert_type
 
 import numpy as np
 
-from pytest_kernbench.simulator.ascend310p.asc import Asc, Event, EventID, GlobalTensor, LocalTensor, Pointer, TQue
+from pytest_kernbench.simulator.ascend310p.asc import (
+    Asc,
+    Event,
+    EventID,
+    GlobalTensor,
+    LocalTensor,
+    Pointer,
+    TPipe,
+    TQue,
+)
 
 
 def kernel(x: Pointer, y: Pointer, length: int, *, tile: int, asc: Asc) -> None:
@@ -68,6 +77,17 @@ def pour(queue: TQue, source: LocalTensor[np.float32], target: GlobalTensor[np.f
     with asc.region("out"):
         asc.DataCopy(target[0], result, tile)
     queue.FreeTensor(result)
+
+
+def pass_on(x_gm: GlobalTensor[np.int32], y_gm: GlobalTensor[np.int32], tile: int, pipe: TPipe, asc: Asc) -> None:
+    bound = asc.TQueBind(asc.TPosition.VECIN, asc.TPosition.VECOUT, 1)
+    pipe.InitBuffer(bound, 2, tile * 4)
+    local = bound.AllocTensor(asc.int32_t)
+    asc.DataCopy(local, x_gm, tile)
+    bound.EnQue(local)
+    taken = bound.DeQue()
+    asc.DataCopy(y_gm, taken, tile)
+    bound.FreeTensor(taken)
 
 
 def bits(a: LocalTensor[np.float16], mask: LocalTensor[np.uint8], asc: Asc) -> LocalTensor[np.int16]:
