@@ -70,12 +70,14 @@ _HOME = {
 pytest.register_assert_rewrite("pytest_kernbench.assertions")
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'simulator')}"), name)
-    globals()[name] = value  # the next use finds it without asking
-    return value
+if not TYPE_CHECKING:  # a checker would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'simulator')}"), name)
+        globals()[name] = value  # the next use finds it without asking
+        return value
 
 
 def __dir__() -> list[str]:

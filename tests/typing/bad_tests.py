@@ -1,7 +1,23 @@
 """Mistakes in tests, each with what mypy has to say of it."""
 
-from pytest_kernbench import AhbmChip, AhbmSpec, Ascend310pCore, OpLogSnapshot, Run, RunKernel, Tl, strategies
+import pytest_kernbench
+from pytest_kernbench import (
+    AhbmChip,
+    AhbmSpec,
+    Ascend310pCore,
+    OpLogSnapshot,
+    Run,
+    RunKernel,
+    Tl,
+    simulator,
+    strategies,
+)
 from pytest_kernbench import assertions as ka
+
+
+def misspelt() -> None:
+    pytest_kernbench.AhbmChop()  # E: Module has no attribute "AhbmChop"
+    simulator.OpLogs()  # E: Module has no attribute "OpLogs"
 
 
 def kernel(*, tl: Tl) -> None:
