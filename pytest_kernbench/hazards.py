@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_kernbench.simulator.errors import Hazard
 
-__all__ = ["ALLOCATION", "KINDS", "MEANING", "NOTES", "RACES", "Allowance", "AllowanceError", "allowances", "refused"]
+__all__ = ["ALLOCATION", "KINDS", "MEANING", "NOTES", "RACES"]
 
 MEANING: Mapping[str, str] = MappingProxyType(
     {
