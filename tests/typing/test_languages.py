@@ -14,7 +14,7 @@ from pytest_kernbench.simulator.ahbm.language import Language
 from pytest_kernbench.simulator.ascend310p import asc, language, language_queue, language_sync, tensors, vocabulary
 from pytest_kernbench.simulator.ops.op import Op
 
-MADE_BY_TYPING = {"__init__", "__subclasshook__", "__hash__", "__class_getitem__"}
+MADE_BY_TYPING = {"__init__", "__subclasshook__", "__hash__", "__class_getitem__", "__annotate_func__"}
 EITHER = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 OPERATORS = {f"__{side}{name}__" for side in ("", "r") for name in ("add", "sub", "mul", "truediv")}
 OPERATORS |= {"__lt__", "__le__", "__gt__", "__ge__", "__getitem__", "__iter__"}
