@@ -9,14 +9,17 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
+
+from numpy.typing import ArrayLike
 
 from pytest_kernbench import comparisons, composites, messages, pipes, readings, rooflines
+from pytest_kernbench.comparisons import ErrorModel
 from pytest_kernbench.hazards import ALLOCATION, RACES
 from pytest_kernbench.readings import say
 from pytest_kernbench.rooflines import roofline, serial_sum
 from pytest_kernbench.signatures import checked
-from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.simulator.device import HostTensor, Run
 from pytest_kernbench.simulator.errors import SimError
 
 __all__ = [
@@ -324,7 +327,9 @@ def assert_latency_between(run: Run, lower: float, upper: float, ratio: float | 
 
 
 @checked
-def assert_matches_reference(run: Run, tensor: Any, expected: Any, bound: Any, *, how: str = "") -> None:
+def assert_matches_reference(
+    run: Run, tensor: HostTensor | str, expected: ArrayLike, bound: SupportsFloat | ErrorModel, *, how: str = ""
+) -> None:
     """Every element of `tensor` is within `bound` of `expected`, and NaN and infinite exactly where that is.
 
     `tensor`: one of the run's, or its name. `expected`: an array of the shape of `run.array(tensor)`, best float64.
@@ -377,7 +382,7 @@ def _other_summary(first: Run, again: Run) -> str | None:
 
 @checked
 def assert_schedule_independent(
-    make_run: Callable[..., Run], tensors: Collection[Any], seeds: Iterable[int] = range(5)
+    make_run: Callable[..., Run], tensors: Collection[HostTensor | str], seeds: Iterable[int] = range(5)
 ) -> None:
     """Results have the same bits under the model's schedule, under jitter from each of `seeds`, under every late order.
 

@@ -22,6 +22,7 @@ _KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def _nothing(run: Run) -> tuple[Hazard, ...]:
+    """No finding: a checker that only names kinds."""
     return ()
 
 

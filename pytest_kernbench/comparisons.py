@@ -8,20 +8,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_kernbench.readings import WRITE_UNITS, say
-from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.simulator.device import HostTensor, Run
 from pytest_kernbench.simulator.ops.log import OpLog, Row
 
 Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 
 
-def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str | None:
+class ErrorModel(Protocol):
+    """A bound that comes with its reason, which is its text."""
+
+    @property
+    def bound(self) -> SupportsFloat:
+        """The largest error that is right."""
+
+
+def mismatch(
+    run: Run, tensor: HostTensor | str, expected: npt.ArrayLike, bound: SupportsFloat | ErrorModel, how: str
+) -> str | None:
     """How the run's `tensor` differs from `expected` by more than `bound`; None if it does not."""
     tensor = _named(run, tensor)
     got = run.array(tensor)
@@ -56,7 +66,7 @@ def _limit(bound: object) -> float:
     return limit
 
 
-def _named(run: Run, tensor: Any) -> Any:
+def _named(run: Run, tensor: HostTensor | str) -> HostTensor:
     """The tensor, if only its name is given. Raises ValueError for a name that the run does not have."""
     if isinstance(tensor, str) and tensor not in run.tensors:
         raise ValueError(f"the run has no tensor {tensor!r}; it has {', '.join(run.tensors) or 'none'}")

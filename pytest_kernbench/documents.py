@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = [
-    "Clause",
-    "Document",
-    "SpecError",
-    "ancestors",
-    "by_id",
-    "nearest",
-    "package_index",
-    "read_index",
-    "sort_key",
-]
+__all__ = ["Clause", "Document", "SpecError"]
 
 INDEX_FORMAT = 1
 _INDEX = "index.json"
@@ -60,6 +50,7 @@ class Document(NamedTuple):
         return f"adr{self.id}"
 
     def clause(self, number: str) -> Clause | None:
+        """The clause of that number, if there is one."""
         return next((clause for clause in self.clauses if clause.number == number), None)
 
     def marks(self) -> list[str]:

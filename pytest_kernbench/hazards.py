@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_kernbench.documents import nearest
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_kernbench.simulator.errors import Hazard
 
-__all__ = ["ALLOCATION", "KINDS", "MEANING", "NOTES", "RACES", "Allowance", "AllowanceError", "allowances", "refused"]
+__all__ = ["ALLOCATION", "KINDS", "MEANING", "NOTES", "RACES"]
 
 MEANING: Mapping[str, str] = MappingProxyType(
     {
@@ -90,7 +92,7 @@ class Allowance:
         )
 
 
-def allowances(marks: Iterable[Any], more: Iterable[str] = ()) -> list[Allowance]:
+def allowances(marks: Iterable[pytest.Mark], more: Iterable[str] = ()) -> list[Allowance]:
     """The allowances that `allow_hazard` marks make; `more` are kinds beside ours, those of the test's checkers.
 
     Raises AllowanceError for a mark that says it wrong.
@@ -99,7 +101,7 @@ def allowances(marks: Iterable[Any], more: Iterable[str] = ()) -> list[Allowance
     return [_allowance(mark, kinds) for mark in marks]
 
 
-def _allowance(mark: Any, kinds: Sequence[str]) -> Allowance:
+def _allowance(mark: pytest.Mark, kinds: Sequence[str]) -> Allowance:
     said = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
     reason = mark.kwargs.get("reason")
     if len(mark.args) != 1 or set(mark.kwargs) - {"reason"}:

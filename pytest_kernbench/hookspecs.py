@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
     from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
 
+__all__ = [
+    "pytest_kernbench_checkers",
+    "pytest_kernbench_log_columns",
+    "pytest_kernbench_make_chip",
+    "pytest_kernbench_matrix_columns",
+    "pytest_kernbench_spec_paths",
+]
+
 
 def pytest_kernbench_spec_paths(config: pytest.Config) -> Iterable[str | Path]:
     """Folders with spec documents, beside those of the ini setting; relative ones begin at the root folder.

@@ -13,6 +13,8 @@ from pytest_kernbench.readings import causal_order, say
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import NONE, OpLog
 
+__all__ = ["Message", "chain_steps", "link_bytes", "messages", "reduction_rounds"]
+
 Edge = tuple[int, int]  # sender, receiver: programs
 
 

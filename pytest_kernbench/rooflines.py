@@ -18,7 +18,10 @@ from pytest_kernbench.simulator.ahbm.timing import EXPONENTIALS, Timing
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import NONE, OpLog, Row, Selection
 
+__all__ = ["busy_cycles", "roofline", "serial_sum"]
+
 Spans = list[tuple[int, int]]
+
 UNPAID = ("drain",)  # rows that cost the kernel's CPU nothing, beside the children of composites
 
 

@@ -53,7 +53,7 @@ class RunKernel:
         kernel: Callable[..., None],
         *args: Any,
         on: Device,
-        grid: Any = None,
+        grid: int | tuple[int, int] | None = None,
         placement: Sequence[int] | None = None,
         schedule: str = "model",
         seed: int = 0,

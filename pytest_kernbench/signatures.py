@@ -39,9 +39,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether `value` is what `hint` says; what can be gone through only once is not looked into."""
-    if hint is Any:
-        return True
+    """Whether `value` is what `hint` says. Protocols and what can be gone through only once are not looked into."""
     parts = typing.get_args(hint)
     kind = typing.get_origin(hint) or hint
     if kind in (types.UnionType, typing.Union):
@@ -50,6 +48,8 @@ def fits(value: object, hint: Any) -> bool:
         return isinstance(value, NUMBERS[kind]) and not isinstance(value, bool)
     if kind is Callable:
         return callable(value)
+    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return True  # an alias or a protocol: the function judges it
     if not isinstance(value, kind) or isinstance(value, str) is not (kind is str) or getattr(value, "ndim", 1) == 0:
         return False
     if kind is Mapping:

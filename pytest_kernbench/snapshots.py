@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ops.difference import Difference
     from pytest_kernbench.simulator.ops.log import OpLog
 
-__all__ = ["OpLogSnapshot", "goldens_of", "keep_goldens"]
+__all__ = ["OpLogSnapshot"]
 
 MOST_LINES = 400
 MOST_BYTES = 64 * 1024
@@ -159,11 +159,13 @@ def _said_at(log: OpLog, first: Difference) -> Iterator[str]:
 # syrupy
 
 
-def __getattr__(name: str) -> Any:
-    """The extension by name: workers of xdist tell the controller which one a golden belongs to."""
-    if name == "OpLogExtension":
-        return _extension()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """The extension by name: workers of xdist tell the controller which one a golden belongs to."""
+        if name == "OpLogExtension":
+            return _extension()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @cache

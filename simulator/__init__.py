@@ -7,7 +7,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if __name__ == "simulator":
     raise ImportError("import pytest_kernbench.simulator")
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from pytest_kernbench.simulator.ahbm.timing import Timing
     from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
     from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
-    from pytest_kernbench.simulator.device import Run
+    from pytest_kernbench.simulator.device import HostTensor, Run
     from pytest_kernbench.simulator.errors import (
         DeadlockError,
         Hazard,
         HazardError,
+        Involved,
         KernelError,
         LaunchError,
         LivelockError,
         SimError,
+        Site,
     )
     from pytest_kernbench.simulator.memory.layout import RowMajor, TileBlocked
-    from pytest_kernbench.simulator.ops.log import OpLog
+    from pytest_kernbench.simulator.ops.log import OpLog, Row, Selection
     from pytest_kernbench.simulator.ops.retime import Retimed, retime
 
 __all__ = [
@@ -40,14 +42,19 @@ __all__ = [
     "DeadlockError",
     "Hazard",
     "HazardError",
+    "HostTensor",
+    "Involved",
     "KernelError",
     "LaunchError",
     "LivelockError",
     "OpLog",
     "Retimed",
+    "Row",
     "RowMajor",
     "Run",
+    "Selection",
     "SimError",
+    "Site",
     "TileBlocked",
     "Timing",
     "retime",
@@ -58,17 +65,22 @@ _HOME = {
     "AhbmSpec": "ahbm.spec",
     "Ascend310pCore": "ascend310p.device",
     "Ascend310pSpec": "ascend310p.spec",
+    "HostTensor": "device",
     "OpLog": "ops.log",
     "Retimed": "ops.retime",
+    "Row": "ops.log",
     "RowMajor": "memory.layout",
     "Run": "device",
+    "Selection": "ops.log",
     "TileBlocked": "memory.layout",
     "Timing": "ahbm.timing",
     "retime": "ops.retime",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'errors')}"), name)
+if not TYPE_CHECKING:  # a checker would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'errors')}"), name)

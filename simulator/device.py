@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_kernbench.simulator.errors import Hazard
 from pytest_kernbench.simulator.memory.dtypes import Array
 from pytest_kernbench.simulator.ops.log import OpLog
+
+__all__ = ["HostTensor", "Run"]
+
+
+class HostTensor(Protocol):
+    """A tensor that a device's `tensor` made: an argument of kernels, and a key to what is in it after a run."""
+
+    @property
+    def name(self) -> str:
+        """Its name, in the log and for `run.array`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one part."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one part."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +40,8 @@ class Run:
     scratch_high_water: int
     schedule: str
     seed: int
-    spec: Any = field(repr=False)
-    tensors: dict[str, Any] = field(repr=False)  # the kernel's tensor arguments by name
+    spec: Any = field(repr=False)  # the device's own: AhbmSpec, Ascend310pSpec
+    tensors: Mapping[str, HostTensor] = field(repr=False)  # the kernel's tensor arguments by name
     checked: bool  # whether the checkers ran: without them `hazards` is empty whatever happened
     _array: Callable[[Any], Array] = field(repr=False)
     notes: tuple[Hazard, ...] = ()  # worth knowing, and no reason to fail
@@ -31,8 +49,9 @@ class Run:
 
     @property
     def time_ns(self) -> float:
+        """The run's cycles at the device's clock, in nanoseconds."""
         return self.cycles * 1000 / self.clock_mhz
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: HostTensor | str) -> Array:
         """The elements of `tensor`, or of the tensor of that name, as they are now (a copy); NaN where nobody wrote."""
         return self._array(tensor)

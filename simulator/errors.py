@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+__all__ = [
+    "DeadlockError",
+    "Hazard",
+    "HazardError",
+    "Involved",
+    "KernelError",
+    "LaunchError",
+    "LivelockError",
+    "SimError",
+    "Site",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -69,6 +81,7 @@ class KernelError(SimError):
 
     @property
     def kind(self) -> str:
+        """The kind of what was refused, such as "out-of-bounds"."""
         return self.hazard.kind
 
 

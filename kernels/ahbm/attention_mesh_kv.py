@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.attention_mesh_mlo import chain, fold, load, sides
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_rows
@@ -17,6 +16,7 @@ from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, normal
 from pytest_kernbench.kernels.ahbm.flash_sweep import Block, Rules
 from pytest_kernbench.kernels.ahbm.placement import Mesh
 from pytest_kernbench.kernels.ahbm.positions import Span, shards
+from pytest_kernbench.simulator.ahbm.tl import Handle, Op, Pointer, Tl
 
 SLOTS = 4  # K and V of the piece that is folded or sent on, and those of the next
 
@@ -25,8 +25,8 @@ Tiles = list[tuple[int, Span]]
 
 
 def attention_mesh_kv(
-    q: Any, k: Any, v: Any, o: Any, t_q: int, kv_len: int, n: int, *, group: int, tile: int, q_block: int, scale: float,
-    heads_together: int = 1, q_start: int | None = None, mesh: Mesh = (2, 4), tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, t_q: int, kv_len: int, n: int, *, group: int, tile: int,
+    q_block: int, scale: float, heads_together: int = 1, q_start: int | None = None, mesh: Mesh = (2, 4), tl: Tl,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V, causal, of `t_q` queries and `kv_len` keys over `n` ranks, for this cube's KV head.
 
@@ -49,7 +49,7 @@ def attention_mesh_kv(
                         pass  # others still need what comes by
 
 
-def attend(q: Any, o: Any, head: int, row: int, block: Block, line: Chain, rules: Rules, tl: Any) -> None:
+def attend(q: Pointer, o: Pointer, head: int, row: int, block: Block, line: Chain, rules: Rules, tl: Tl) -> None:
     """O of one block of queries: everyone's keys are folded as they come by, those in the future masked."""
     state: State = empty_state(block.rows, o.row, tl)
     q_rows = tl.wait(load_rows(q, head, row, block, tl))
@@ -68,8 +68,8 @@ def _tiles(length: int, n: int, width: int, first: int = 0) -> list[Tiles]:
 class Piece:
     """K [width, d] and V [width, d_v] of `positions`, in the rank's own scratch or in the slots where they arrived."""
 
-    k: Any
-    v: Any
+    k: Handle
+    v: Handle
     positions: Span
     received: bool
 
@@ -77,7 +77,9 @@ class Piece:
 class Chain:
     """A rank's place in the chain: what it loads, sends to both sides, and receives from them."""
 
-    def __init__(self, k: Any, v: Any, keys: list[Tiles], rank: int, pes: Sequence[int], mesh: Mesh, tl: Any) -> None:
+    def __init__(
+        self, k: Pointer, v: Pointer, keys: list[Tiles], rank: int, pes: Sequence[int], mesh: Mesh, tl: Tl
+    ) -> None:
         self.k, self.v, self.keys, self.rank, self.tl = k, v, keys, rank, tl
         self.left, self.right = sides(rank, pes, mesh)
 
@@ -115,7 +117,7 @@ class Chain:
             k, v = (load(cache, row, positions.count, self.tl) for cache in (self.k, self.v))
         return Piece(k, v, positions, received=False)
 
-    def _send(self, side: str | None, piece: Piece | None) -> list[Any]:
+    def _send(self, side: str | None, piece: Piece | None) -> list[Op]:
         if side is None or piece is None:
             return []
         with self.tl.region("fan-out"):

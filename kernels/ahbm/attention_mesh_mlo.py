@@ -7,7 +7,6 @@ an answer in every PE where one is asked for, and no KV head shared by query hea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_rows
 from pytest_kernbench.kernels.ahbm.flash_state import LOWEST, State, empty_state, merge, normalised
@@ -16,15 +15,16 @@ from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, message_rows
 from pytest_kernbench.kernels.ahbm.placement import Mesh, direction, token_of, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight
 from pytest_kernbench.kernels.ahbm.requests import Request, tokens_of
+from pytest_kernbench.simulator.ahbm.tl import Handle, Pointer, Tl
 
 SLOTS = 3  # a step sends m, l and a message of O before it receives
-Messages = list[list[Any]]
+Messages = list[list[Handle]]
 
 
 def attention_mesh_mlo(
-    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
-    heads_together: int = 1, q_start: int | None = None, message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4),
-    tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, kv_len: int, start_pe: int, n: int, *, group: int, tile: int,
+    scale: float, heads_together: int = 1, q_start: int | None = None, message_bytes: int = MESSAGE_BYTES,
+    mesh: Mesh = (2, 4), tl: Tl,
 ) -> None:  # fmt: skip
     """As `gqa_decode`, but o [group, T_q, d_v] is written by every rank. Rows are laid out heads first.
 
@@ -62,12 +62,12 @@ def sides(rank: int, pes: Sequence[int], mesh: Mesh) -> tuple[str | None, str | 
     return left, right
 
 
-def load(cache: Any, first: int, width: int, tl: Any) -> Any:
+def load(cache: Pointer, first: int, width: int, tl: Tl) -> Handle:
     """Rows of a cache, [width, cache.row], waited for at once: loads were not lazy then."""
     return tl.wait(tl.load(cache + first * cache.row, (width, cache.row)))
 
 
-def fold(state: State, q: Any, k: Any, v: Any, keys: Span, block: Block, rules: Rules, tl: Any) -> None:
+def fold(state: State, q: Handle, k: Handle, v: Handle, keys: Span, block: Block, rules: Rules, tl: Tl) -> None:
     """Take a tile of keys into `state`, each product waited for before anything else is said."""
     some = sight(block.positions, keys) is not Sight.ALL
     s = tl.dot(q, k, trans_b=True) * rules.scale
@@ -79,10 +79,10 @@ def fold(state: State, q: Any, k: Any, v: Any, keys: Span, block: Block, rules: 
     tl.wait(state[0])
 
 
-def fan_out(state: State, rank: int, pes: Sequence[int], message_rows: int, mesh: Mesh, tl: Any) -> None:
+def fan_out(state: State, rank: int, pes: Sequence[int], message_rows: int, mesh: Mesh, tl: Tl) -> None:
     """Pass everyone's m, l, O along the chain both ways, folding what comes by into `state`."""
     left, right = sides(rank, pes, mesh)
-    mine, from_left, from_right = (tuple(tl.empty(part.shape) for part in state) for _ in range(3))
+    mine, from_left, from_right = (like(state, tl) for _ in range(3))
     for copy, part in zip(mine, state, strict=True):
         tl.assign(copy, part)
     going_right = going_left = messages(mine, message_rows, tl)
@@ -98,7 +98,13 @@ def fan_out(state: State, rank: int, pes: Sequence[int], message_rows: int, mesh
         going_right, going_left = coming
 
 
-def messages(triple: State, message_rows: int, tl: Any) -> Messages:
+def like(state: State, tl: Tl) -> State:
+    """Scratch for another state of the same size."""
+    m, l, o = state
+    return tl.empty(m.shape), tl.empty(l.shape), tl.empty(o.shape)
+
+
+def messages(triple: State, message_rows: int, tl: Tl) -> Messages:
     """What is sent before anything is received: m, l and as much of O as fits a slot, then the rest of O in turn."""
     m, l, o = triple
     first, *others = pieces(o, message_rows, tl)
@@ -106,7 +112,7 @@ def messages(triple: State, message_rows: int, tl: Any) -> Messages:
 
 
 def exchange(
-    going: tuple[Messages, Messages], coming: tuple[Messages, Messages], ports: tuple[str | None, str | None], tl: Any
+    going: tuple[Messages, Messages], coming: tuple[Messages, Messages], ports: tuple[str | None, str | None], tl: Tl
 ) -> None:
     """Send `going` to the left and right and receive `coming` from there, message by message: slots are few."""
     for number in range(max(map(len, (*going, *coming)))):
@@ -121,7 +127,7 @@ def exchange(
 
 def _at(
     number: int, ports: tuple[str | None, str | None], lists: tuple[Messages, Messages]
-) -> Iterable[tuple[str, list[Any]]]:
+) -> Iterable[tuple[str, list[Handle]]]:
     """The messages of that number by port, where there is a port and a message."""
     pairs = zip(ports, lists, strict=True)
     return [(side, each[number]) for side, each in pairs if side is not None and number < len(each)]

@@ -5,27 +5,26 @@ A tensor of two axes, [heads, width], has one token. PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytest_kernbench.kernels.ahbm.flash_state import State, add_sink, log_sum_exp, normalised
 from pytest_kernbench.kernels.ahbm.flash_sweep import Block
+from pytest_kernbench.simulator.ahbm.tl import Handle, Op, Pointer, Tl
 
-View = tuple[Any, tuple[int, ...], tuple[int, ...]]
+View = tuple[Pointer, tuple[int, ...], tuple[int, ...]]
 
 
-def load_rows(q: Any, head: int, token: int, block: Block, tl: Any) -> Any:
+def load_rows(q: Pointer, head: int, token: int, block: Block, tl: Tl) -> Handle:
     """[rows, d]: the block's heads from `head` on, of its tokens from `token` on. Lazy, as every load."""
     ptr, shape, strides = _view(q, head, token, block)
     return tl.reshape(tl.load(ptr, shape, strides), (block.rows, shape[-1]))
 
 
-def store_rows(o: Any, head: int, token: int, block: Block, values: Any, tl: Any) -> Any:
+def store_rows(o: Pointer, head: int, token: int, block: Block, values: Handle, tl: Tl) -> Op:
     """Start to write `values` [rows, width] where `load_rows` would read them; returns what to wait for."""
     ptr, shape, strides = _view(o, head, token, block)
     return tl.store(ptr, tl.reshape(values, shape), strides)
 
 
-def _view(ptr: Any, head: int, token: int, block: Block) -> View:
+def _view(ptr: Pointer, head: int, token: int, block: Block) -> View:
     """Pointer, shape and strides of a block of [heads, tokens, width] or [tokens, heads, width]."""
     if len(ptr.shape) == 2:
         return ptr + head * ptr.row, (block.rows, ptr.row), (ptr.row, 1)
@@ -35,7 +34,7 @@ def _view(ptr: Any, head: int, token: int, block: Block) -> View:
     return ptr + (head * of_head + token * of_token), (*block.axes, width), (by_head, by_token, 1)
 
 
-def load_sinks(sinks: Any, head: int, block: Block, tl: Any) -> Any:
+def load_sinks(sinks: Pointer, head: int, block: Block, tl: Tl) -> Handle:
     """[rows, 1]: the sink of each row's head, from `sinks` [heads]."""
     group, tokens = block.group, block.positions.count
     shape = (group, 1, 1) if block.layout == "head" else (1, group, 1)
@@ -46,8 +45,9 @@ def load_sinks(sinks: Any, head: int, block: Block, tl: Any) -> Any:
 
 
 def store_result(
-    state: State, o: Any, lse: Any, sinks: Any, head: int, first_head: int, token: int, block: Block, tl: Any
-) -> None:
+    state: State, o: Pointer, lse: Pointer | None, sinks: Pointer | None, head: int, first_head: int, token: int,
+    block: Block, tl: Tl,
+) -> None:  # fmt: skip
     """Normalise and write O, and the log-sum-exp [heads, tokens] if it is asked for; add the sinks before, once.
 
     `head` counts in O and `lse`, `first_head` in `sinks`, which every cube has whole.
@@ -62,7 +62,7 @@ def store_result(
         tl.wait(*written)
 
 
-def _store_lse(lse: Any, head: int, token: int, block: Block, values: Any, tl: Any) -> Any:
+def _store_lse(lse: Pointer, head: int, token: int, block: Block, values: Handle, tl: Tl) -> Op:
     """`lse` is [heads, tokens] whatever the layout of the rows."""
     tokens = lse.shape[1]
     strides = (tokens, 1) if block.layout == "head" else (1, tokens)

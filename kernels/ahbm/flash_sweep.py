@@ -11,10 +11,15 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pytest_kernbench.kernels.ahbm.flash_state import LOWEST, State
 from pytest_kernbench.kernels.ahbm.positions import Sight, Span, sight
+from pytest_kernbench.simulator.ahbm.tl import Block as Ref
+from pytest_kernbench.simulator.ahbm.tl import DTypeLike, Handle, Pointer, Tl
+
+Matrix = Ref | Handle
+"""Rows of K or V: a reference into HBM, or a handle."""
 
 Layout = Literal["head", "token"]
 """Which axis of Q and O comes first: [heads, tokens, width] or [tokens, heads, width] (R11)."""
@@ -78,8 +83,8 @@ class Tile:
     `seen` says whether all queries see all of it; `done` is called when nothing reads it any more.
     """
 
-    k: Any
-    v: Any
+    k: Matrix
+    v: Matrix
     positions: Span
     seen: Sight
     done: Callable[[], None] = _nothing
@@ -89,7 +94,9 @@ class Tile:
         return self.positions.count
 
 
-def resident_tiles(k: Any, v: Any, keys: Span | None, tile: int, block: Block, rules: Rules, tl: Any) -> Iterator[Tile]:
+def resident_tiles(
+    k: Pointer, v: Pointer, keys: Span | None, tile: int, block: Block, rules: Rules, tl: Tl
+) -> Iterator[Tile]:
     """Tiles of rows [0, keys.count) of K and V in HBM, without those that no query of `block` sees (5.4).
 
     The last tile has its exact width: what lies behind is never read (R16, R17).
@@ -128,20 +135,22 @@ class Pending:
     """A tile whose P.V is in flight, and what O is to be multiplied with before it is added."""
 
     tile: Tile
-    part: Any
-    correction: Any
+    part: Handle
+    correction: Handle
 
 
 class Sweep:
     """Folds tiles of keys into the m, l, O of one block of queries; `state` is that of the tiles folded so far.
 
-    q [rows, d]; `widths` are those of all tiles to come, in any order: buffers are made here, since bytes taken between
-    two tiles' scopes could still be in use. Every buffer is taken by turns, as many as are in use at once (R7).
+    q [rows, d], or None if no tile will come; `widths` are those of all tiles to come, in any order: buffers are made
+    here, since bytes taken between two tiles' scopes could still be in use. Every buffer is taken by turns, as many as
+    are in use at once (R7).
     """
 
     def __init__(
-        self, q: Any, block: Block, state: State, widths: Iterable[int], dtype: Any, rules: Rules, depth: Depth, tl: Any
-    ) -> None:
+        self, q: Handle | None, block: Block, state: State, widths: Iterable[int], dtype: DTypeLike, rules: Rules,
+        depth: Depth, tl: Tl,
+    ) -> None:  # fmt: skip
         self.q, self.block, self.state, self.rules, self.depth, self.tl = q, block, state, rules, depth, tl
         counts = Counter(widths)
         rows, d_v = state[2].shape
@@ -150,10 +159,10 @@ class Sweep:
         self._parts = self._turns((rows, d_v), depth.in_flight, counts.total())
         self._corrections = self._turns((rows, 1), depth.in_flight, counts.total())
         self._maxima = itertools.cycle([tl.empty((rows, 1)), state[0]])
-        self._scored: deque[tuple[Tile, Any]] = deque()
+        self._scored: deque[tuple[Tile, Handle]] = deque()
         self._pending: deque[Pending] = deque()
 
-    def _turns(self, shape: tuple[int, int], in_use: int, tiles: int, dtype: Any = "float32") -> Iterator[Any]:
+    def _turns(self, shape: tuple[int, int], in_use: int, tiles: int, dtype: DTypeLike = "float32") -> Iterator[Handle]:
         return itertools.cycle([self.tl.empty(shape, dtype) for _ in range(min(in_use, tiles))])
 
     def fold(self, tiles: Iterable[Tile]) -> State:
@@ -181,13 +190,14 @@ class Sweep:
         if len(self._pending) == self.depth.in_flight:
             self.settle(self._pending.popleft())
 
-    def score(self, tile: Tile) -> Any:
+    def score(self, tile: Tile) -> Handle:
         """Start scale Q K^T; K is as it is stored, [width, d] (R2)."""
+        assert self.q is not None
         scale, out = self.rules.scale / (self.rules.softcap or 1.0), next(self._scores[tile.width])
         with self.tl.region("QK"):
             return self.tl.composite("gemm", self.q, tile.k, trans_b=True, out=out, epilogue=(("scale", scale),))
 
-    def soften(self, tile: Tile, scored: Any) -> Pending:
+    def soften(self, tile: Tile, scored: Handle) -> Pending:
         """The online softmax of one tile and the start of its P.V: m and l are up to date then, O is not.
 
         Scores become P in place; m takes turns between two buffers, as the old one is needed beside the new. The last
@@ -222,14 +232,14 @@ class Sweep:
         product.tile.done()
 
 
-def capped(s: Any, rules: Rules, tl: Any) -> Any:
+def capped(s: Handle, rules: Rules, tl: Tl) -> Handle:
     """softcap * tanh of the scores, which come divided by it already; before any mask."""
     if rules.softcap is None:
         return s
     return tl.mul(tl.tanh(s, out=s), rules.softcap, out=s)
 
 
-def masked(s: Any, keys: Span, block: Block, rules: Rules, tl: Any) -> Any:
+def masked(s: Handle, keys: Span, block: Block, rules: Rules, tl: Tl) -> Handle:
     """`s` with -inf where a query does not see a key, by positions alone (5.4, R42); one mask serves all heads."""
     queries = block.positions
     heads_first = block.layout == "head"

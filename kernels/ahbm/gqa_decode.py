@@ -8,7 +8,6 @@ whose keys stay split, and the only one that a tree has to end (R35). PYTEST_DON
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge_weights
@@ -16,16 +15,17 @@ from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth,
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, check_whole, direction, token_of, tree, valid_len
 from pytest_kernbench.kernels.ahbm.positions import Span
 from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
+from pytest_kernbench.simulator.ahbm.tl import Handle, Pointer, Tl
 
 SLOTS = 3  # messages of an edge, m, l and O: with fewer slots a receiver waits for what its sender cannot send (R37)
 MESSAGE_BYTES = 16384  # a slot
 
 
 def gqa_decode(
-    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, scale: float,
-    q_start: int | None = None, window: int | None = None, softcap: float | None = None, skip: bool = True,
-    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
-    message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, kv_len: int, start_pe: int, n: int, *, group: int, tile: int,
+    scale: float, q_start: int | None = None, window: int | None = None, softcap: float | None = None,
+    skip: bool = True, sinks: Pointer | None = None, lse: Pointer | None = None, layout: Layout = "head",
+    depth: Depth = INTERLEAVED, message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Tl,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V for the `group` query heads of this cube's KV head, which is the cube's number (R12).
 
@@ -51,10 +51,10 @@ def gqa_decode(
 
 
 def gqa_decode_batch(
-    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, scale: float,
-    window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None,
-    layout: Layout = "head", depth: Depth = INTERLEAVED, message_bytes: int = MESSAGE_BYTES,
-    mesh: Mesh = (2, 4), tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, requests: Sequence[Request], n: int, *, group: int, tile: int,
+    scale: float, window: int | None = None, softcap: float | None = None, skip: bool = True,
+    sinks: Pointer | None = None, lse: Pointer | None = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
+    message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Tl,
 ) -> None:  # fmt: skip
     """`gqa_decode` of each request in turn; their tokens lie one after another in Q and O, their keys in the caches."""
     rank, cube = tl.program_id(0), tl.program_id(1)
@@ -79,7 +79,7 @@ def gqa_decode_batch(
                 store_result(state, o, lse, sinks, 0, cube * group, request.q_row, block, tl)
 
 
-def reduce_to_root(state: State, rank: int, shape: Tree, message_rows: int, tl: Any) -> None:
+def reduce_to_root(state: State, rank: int, shape: Tree, message_rows: int, tl: Tl) -> None:
     """Log-sum-exp tree (ADR-0060 4): children first, then the parent; the root has all of it in `state` then."""
     pe, parent = shape.placement[rank], shape.parent[rank]
     with tl.region("tree"):
@@ -92,7 +92,7 @@ def reduce_to_root(state: State, rank: int, shape: Tree, message_rows: int, tl: 
             tl.wait(*[tl.send(side, part) for part in (m, l, *pieces(o, message_rows, tl))])
 
 
-def merge_received(state: State, side: str, message_rows: int, tl: Any) -> None:
+def merge_received(state: State, side: str, message_rows: int, tl: Tl) -> None:
     """Take the m, l, O that come from `side` into `state`: O a message of rows at a time, each merged in its slot."""
     m, l, o = state
     m_other, l_other = tl.recv(side, m.shape), tl.recv(side, l.shape)
@@ -112,6 +112,6 @@ def message_rows(message_bytes: int, d_v: int) -> int:
     return message_bytes // (4 * d_v)
 
 
-def pieces(h: Any, rows: int, tl: Any) -> list[Any]:
+def pieces(h: Handle, rows: int, tl: Tl) -> list[Handle]:
     """`h` in pieces of at most so many rows: what a message can hold."""
     return [tl.rows(h, first, min(rows, h.shape[0] - first)) for first in range(0, h.shape[0], rows)]

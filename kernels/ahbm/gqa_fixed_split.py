@@ -8,7 +8,6 @@ that its parent in the tree of PEs finds the other halves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
 from pytest_kernbench.kernels.ahbm.flash_state import State, empty_state, merge
@@ -26,16 +25,17 @@ from pytest_kernbench.kernels.ahbm.gqa_decode import MESSAGE_BYTES, message_rows
 from pytest_kernbench.kernels.ahbm.placement import Mesh, Tree, direction, tree
 from pytest_kernbench.kernels.ahbm.positions import Span
 from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
+from pytest_kernbench.simulator.ahbm.tl import DTypeLike, Handle, Pointer, Tl
 
 Node = tuple[int, int]
 """(level, index): splits index * 2**level up to, but not including, (index + 1) * 2**level, as far as there are any."""
 
 
 def gqa_decode_fixed_split(
-    q: Any, k: Any, v: Any, o: Any, kv_len: int, start_pe: int, n: int, *, group: int, tile: int, split: int,
-    scale: float, q_start: int | None = None, window: int | None = None, softcap: float | None = None,
-    skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
-    message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, kv_len: int, start_pe: int, n: int, *, group: int, tile: int,
+    split: int, scale: float, q_start: int | None = None, window: int | None = None, softcap: float | None = None,
+    skip: bool = True, sinks: Pointer | None = None, lse: Pointer | None = None, layout: Layout = "head",
+    depth: Depth = INTERLEAVED, message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Tl,
 ) -> None:  # fmt: skip
     """As `gqa_decode`, with bits that are the same for every `n`, `start_pe` and mesh.
 
@@ -51,10 +51,10 @@ def gqa_decode_fixed_split(
 
 
 def gqa_decode_fixed_split_batch(
-    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, split: int,
-    scale: float, window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None,
-    lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED, message_bytes: int = MESSAGE_BYTES,
-    mesh: Mesh = (2, 4), tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, requests: Sequence[Request], n: int, *, group: int, tile: int,
+    split: int, scale: float, window: int | None = None, softcap: float | None = None, skip: bool = True,
+    sinks: Pointer | None = None, lse: Pointer | None = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
+    message_bytes: int = MESSAGE_BYTES, mesh: Mesh = (2, 4), tl: Tl,
 ) -> None:  # fmt: skip
     """`gqa_decode_fixed_split` of each request in turn; their splits lie behind `kv_row` of every PE's caches."""
     rank, head = tl.program_id(0), tl.program_id(1) * group
@@ -75,8 +75,9 @@ def gqa_decode_fixed_split_batch(
 
 
 def share_of(
-    k: Any, v: Any, request: Request, rank: int, n: int, split: int, tile: int, block: Block, rules: Rules, tl: Any
-) -> dict[int, list[Tile]]:
+    k: Pointer, v: Pointer, request: Request, rank: int, n: int, split: int, tile: int, block: Block, rules: Rules,
+    tl: Tl,
+) -> dict[int, list[Tile]]:  # fmt: skip
     """The splits of a rank, in the order of its rows, with the tiles of each that some query sees."""
     found = {}
     for number, index in enumerate(splits_of(rank, request.start_pe, split_count(request.kv_len, split), n)):
@@ -87,8 +88,9 @@ def share_of(
 
 
 def fold_split(
-    q_rows: Any, tiles: list[Tile], block: Block, state: State, dtype: Any, rules: Rules, depth: Depth, tl: Any
-) -> State:
+    q_rows: Handle | None, tiles: list[Tile], block: Block, state: State, dtype: DTypeLike, rules: Rules,
+    depth: Depth, tl: Tl,
+) -> State:  # fmt: skip
     """`state` with one split's tiles folded in, for good."""
     with tl.scratch_scope():
         m, *_ = Sweep(q_rows, block, state, [each.width for each in tiles], dtype, rules, depth, tl).fold(tiles)
@@ -145,7 +147,7 @@ class Partial:
     A state that was merged into another leaves its scratch to the next one: it may not grow with the context (11.5).
     """
 
-    def __init__(self, count: int, rows: int, d_v: int, message_rows: int, tl: Any) -> None:
+    def __init__(self, count: int, rows: int, d_v: int, message_rows: int, tl: Tl) -> None:
         self.count, self.rows, self.d_v, self.message_rows, self.tl = count, rows, d_v, message_rows, tl
         self.states: dict[Node, State] = {}
         self._spare: list[State] = []
@@ -206,7 +208,7 @@ class Partial:
         self.tl.wait(*sent)
 
 
-def reduce_partials(partial: Partial, rank: int, start_pe: int, shape: Tree, tl: Any) -> None:
+def reduce_partials(partial: Partial, rank: int, start_pe: int, shape: Tree, tl: Tl) -> None:
     """Children first, then the parent, along the tree of PEs; the root has all splits in `partial` then."""
     pe, parent, n = shape.placement[rank], shape.parent[rank], len(shape.placement)
     with tl.region("tree"):

@@ -7,7 +7,6 @@ alone, and positions decide both: a chunk that begins at any position is the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
@@ -15,13 +14,14 @@ from pytest_kernbench.kernels.ahbm.flash_state import empty_state
 from pytest_kernbench.kernels.ahbm.flash_sweep import INTERLEAVED, Block, Depth, Layout, Rules, Sweep, resident_tiles
 from pytest_kernbench.kernels.ahbm.positions import Span
 from pytest_kernbench.kernels.ahbm.requests import Request, check_heads, tokens_of
+from pytest_kernbench.simulator.ahbm.tl import Pointer, Tl
 
 
 def gqa_prefill(
-    q: Any, k: Any, v: Any, o: Any, kv_len: int, *, group: int, tile: int, q_block: int, scale: float,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, kv_len: int, *, group: int, tile: int, q_block: int, scale: float,
     q_start: int | None = None, window: int | None = None, softcap: float | None = None, skip: bool = True,
-    sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
-    announce: Callable[[object], None] = print, tl: Any,
+    sinks: Pointer | None = None, lse: Pointer | None = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
+    announce: Callable[[object], None] = print, tl: Tl,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V, causal, for the `group` query heads of this cube's KV head.
 
@@ -39,10 +39,10 @@ def gqa_prefill(
 
 
 def gqa_prefill_batch(
-    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], *, group: int, tile: int, q_block: int, scale: float,
-    window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None,
-    layout: Layout = "head", depth: Depth = INTERLEAVED,
-    announce: Callable[[object], None] = print, tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, requests: Sequence[Request], *, group: int, tile: int,
+    q_block: int, scale: float, window: int | None = None, softcap: float | None = None, skip: bool = True,
+    sinks: Pointer | None = None, lse: Pointer | None = None, layout: Layout = "head", depth: Depth = INTERLEAVED,
+    announce: Callable[[object], None] = print, tl: Tl,
 ) -> None:  # fmt: skip
     """`gqa_prefill` of each request in turn; their queries lie one after another in Q and O, their keys in K and V."""
     rules = Rules(scale, window, softcap, skip)

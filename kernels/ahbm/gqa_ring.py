@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.budget import Budget, Sizes
 from pytest_kernbench.kernels.ahbm.flash_rows import load_rows, store_result
@@ -20,6 +19,7 @@ from pytest_kernbench.kernels.ahbm.flash_state import empty_state
 from pytest_kernbench.kernels.ahbm.flash_sweep import Block, Depth, Layout, Rules, Sweep, Tile
 from pytest_kernbench.kernels.ahbm.positions import Placement, Sight, Span, needed_hops, shards, sight
 from pytest_kernbench.kernels.ahbm.requests import Request, check_heads
+from pytest_kernbench.simulator.ahbm.tl import Handle, Op, Pointer, Tl
 
 Positions = tuple[int, Span]
 """A run of positions and the first row of its rank's tensors in which it lies."""
@@ -43,11 +43,11 @@ def slots_needed(depth: Depth = PIECE_BY_PIECE, *, interleave: bool = False) -> 
 
 
 def gqa_ring(
-    q: Any, k: Any, v: Any, o: Any, t_q: int, kv_len: int, n: int, *, group: int, tile: int, q_block: int, scale: float,
-    sharding: Placement = "zigzag", q_start: int | None = None, window: int | None = None,
-    softcap: float | None = None, skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head",
-    depth: Depth = PIECE_BY_PIECE, interleave: bool = False, recv_ahead: int = 1,
-    announce: Callable[[object], None] = print, tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, t_q: int, kv_len: int, n: int, *, group: int, tile: int,
+    q_block: int, scale: float, sharding: Placement = "zigzag", q_start: int | None = None,
+    window: int | None = None, softcap: float | None = None, skip: bool = True, sinks: Pointer | None = None,
+    lse: Pointer | None = None, layout: Layout = "head", depth: Depth = PIECE_BY_PIECE, interleave: bool = False,
+    recv_ahead: int = 1, announce: Callable[[object], None] = print, tl: Tl,
 ) -> None:  # fmt: skip
     """O = softmax(scale Q K^T) V, causal, of `t_q` queries and `kv_len` keys over `n` ranks, for this cube's KV head.
 
@@ -71,10 +71,11 @@ def gqa_ring(
 
 
 def gqa_ring_batch(
-    q: Any, k: Any, v: Any, o: Any, requests: Sequence[Request], n: int, *, group: int, tile: int, q_block: int,
-    scale: float, sharding: Placement = "zigzag", window: int | None = None, softcap: float | None = None,
-    skip: bool = True, sinks: Any = None, lse: Any = None, layout: Layout = "head", depth: Depth = PIECE_BY_PIECE,
-    interleave: bool = False, recv_ahead: int = 1, announce: Callable[[object], None] = print, tl: Any,
+    q: Pointer, k: Pointer, v: Pointer, o: Pointer, requests: Sequence[Request], n: int, *, group: int, tile: int,
+    q_block: int, scale: float, sharding: Placement = "zigzag", window: int | None = None,
+    softcap: float | None = None, skip: bool = True, sinks: Pointer | None = None, lse: Pointer | None = None,
+    layout: Layout = "head", depth: Depth = PIECE_BY_PIECE, interleave: bool = False, recv_ahead: int = 1,
+    announce: Callable[[object], None] = print, tl: Tl,
 ) -> None:  # fmt: skip
     """`gqa_ring` of each request in turn; a rank's rows of it begin at `q_row` of Q and O, at `kv_row` of K and V."""
     rank, head = tl.program_id(0), tl.program_id(1) * group
@@ -108,7 +109,7 @@ def gqa_ring_batch(
 
 
 def ready(
-    q: Any, v: Any, row: int, block: Block, stops: list[Stop], number: int, rules: Rules, depth: Depth, tl: Any
+    q: Pointer, v: Pointer, row: int, block: Block, stops: list[Stop], number: int, rules: Rules, depth: Depth, tl: Tl
 ) -> Sweep:
     """The sweep of a rank's query block `number` over what it sees of `stops`."""
     state = empty_state(block.rows, v.row, tl)
@@ -192,9 +193,9 @@ class Arrival:
 
     ring: Ring
     stop: Stop
-    k: Any
-    v: Any
-    sent: list[Any]  # what is not known to have left; an own buffer's list, so that its next piece waits for it
+    k: Handle
+    v: Handle
+    sent: list[Op]  # what is not known to have left; an own buffer's list, so that its next piece waits for it
     readers: int = 0
 
     def fold_into(self, sweeps: list[Sweep]) -> None:
@@ -220,7 +221,9 @@ class Arrival:
 class Ring:
     """A rank's place in the ring: where its own pieces are loaded, and what it receives from W and sends on to E."""
 
-    def __init__(self, k: Any, v: Any, rank: int, widths: set[int], depth: Depth, recv_ahead: int, tl: Any) -> None:
+    def __init__(
+        self, k: Pointer, v: Pointer, rank: int, widths: set[int], depth: Depth, recv_ahead: int, tl: Tl
+    ) -> None:
         self.k, self.v, self.rank, self.tl = k, v, rank, tl
         if recv_ahead < 0:
             raise ValueError(f"recv_ahead is {recv_ahead}: it counts pieces from 0")
@@ -229,7 +232,7 @@ class Ring:
         self._own = {width: itertools.cycle(buffers) for width, buffers in own.items()}
         self._sent = [sent for buffers in own.values() for _, _, sent in buffers]
 
-    def _buffers(self, width: int) -> tuple[Any, Any, list[Any]]:
+    def _buffers(self, width: int) -> tuple[Handle, Handle, list[Op]]:
         """Where K and V of a piece are loaded, and what still sends from there."""
         tl = self.tl
         return tl.empty((width, self.k.row), self.k.dtype), tl.empty((width, self.v.row), self.v.dtype), []
@@ -239,7 +242,7 @@ class Ring:
         coming = iter([stop for stop in stops if stop.row is None])
         asked = deque(map(self._ask, itertools.islice(coming, self._recv_ahead)))
         for stop in stops:
-            sent: list[Any] = []
+            sent: list[Op] = []
             if stop.row is None:
                 if not asked:
                     asked.append(self._ask(stop))
@@ -251,7 +254,7 @@ class Ring:
                 sent += self._send(k, v)
             yield Arrival(self, stop, k, v, sent)
 
-    def _load(self, row: int, width: int) -> tuple[Any, Any, list[Any]]:
+    def _load(self, row: int, width: int) -> tuple[Handle, Handle, list[Op]]:
         tl = self.tl
         k, v, sent = next(self._own[width])
         tl.wait(*sent)
@@ -261,13 +264,13 @@ class Ring:
             tl.load(self.v + row * self.v.row, v.shape, out=v)
         return k, v, sent
 
-    def _ask(self, stop: Stop) -> tuple[Any, Any]:
+    def _ask(self, stop: Stop) -> tuple[Handle, Handle]:
         tl, width = self.tl, stop.piece.count
         with tl.region("ring"):
             k = tl.recv_async("W", (width, self.k.row), self.k.dtype)
             return k, tl.recv_async("W", (width, self.v.row), self.v.dtype)
 
-    def _send(self, k: Any, v: Any) -> list[Any]:
+    def _send(self, k: Handle, v: Handle) -> list[Op]:
         with self.tl.region("ring"):
             return [self.tl.send("E", k), self.tl.send("E", v)]
 

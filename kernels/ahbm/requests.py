@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_kernbench.kernels.ahbm.flash_sweep import Layout
 from pytest_kernbench.kernels.ahbm.placement import check_whole
+from pytest_kernbench.simulator.ahbm.tl import Pointer
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Request:
         return self.kv_len - self.t_q if self.q_start is None else self.q_start
 
 
-def check_heads(q: Any, heads: int, layout: Layout) -> None:
+def check_heads(q: Pointer, heads: int, layout: Layout) -> None:
     """Raise ValueError unless the heads that a launch attends for, on all its cubes, divide those that Q has."""
     axis = 0 if layout == "head" or len(q.shape) == 2 else 1
     if len(q.shape) not in (2, 3) or q.shape[axis] % heads:
@@ -48,9 +48,8 @@ def check_heads(q: Any, heads: int, layout: Layout) -> None:
         )
 
 
-def tokens_of(q: Any, layout: Layout) -> int:
+def tokens_of(q: Pointer, layout: Layout) -> int:
     """How many tokens Q has beside its heads: a tensor of two axes has one."""
     if len(q.shape) == 2:
         return 1
-    tokens: int = q.shape[1 if layout == "head" else 0]
-    return tokens
+    return q.shape[1 if layout == "head" else 0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
+
+from pytest_kernbench.simulator.ascend310p.asc import Asc, GlobalTensor, LocalTensor, Pointer, TQue
 
 
-def causal_conv1d(x: Any, weight: Any, y: Any, tokens: int, channels: int, *, taps: int = 4, asc: Any) -> None:
+def causal_conv1d(
+    x: Pointer, weight: Pointer, y: Pointer, tokens: int, channels: int, *, taps: int = 4, asc: Asc
+) -> None:
     """y[t] = sum over k of weight[k] * x[t - taps + 1 + k], rows before the first are 0; halves, sums in float32.
 
     x and y are [tokens, channels], weight [taps, channels]; `channels` is whole blocks of halves.
@@ -47,7 +51,9 @@ def causal_conv1d(x: Any, weight: Any, y: Any, tokens: int, channels: int, *, ta
         outgoing.FreeTensor(result)
 
 
-def load_row(asc: Any, incoming: Any, target: Any, source: Any, channels: int) -> None:
+def load_row(
+    asc: Asc, incoming: TQue, target: LocalTensor[np.float32], source: GlobalTensor[np.float16], channels: int
+) -> None:
     """A row of halves from GM as floats."""
     staged = incoming.AllocTensor(asc.half)
     asc.DataCopy(staged, source, channels)

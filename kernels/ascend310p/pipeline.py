@@ -5,10 +5,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import Any
+from pytest_kernbench.simulator.ascend310p.asc import Asc, Pointer
 
 
-def copy_compute_copy(x: Any, y: Any, length: int, *, tile: int, buffer_num: int, asc: Any) -> None:
+def copy_compute_copy(x: Pointer, y: Pointer, length: int, *, tile: int, buffer_num: int, asc: Asc) -> None:
     """y = exp(x) of `length` floats, a whole number of tiles."""
     x_gm, y_gm = asc.GlobalTensor(asc.float32), asc.GlobalTensor(asc.float32)
     x_gm.SetGlobalBuffer(x, length)

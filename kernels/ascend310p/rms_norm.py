@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from pytest_kernbench.simulator.ascend310p.asc import Asc, Pointer
 
-def rms_norm(x: Any, weight: Any, y: Any, rows: int, width: int, *, eps: float = 1e-6, asc: Any) -> None:
+
+def rms_norm(x: Pointer, weight: Pointer, y: Pointer, rows: int, width: int, *, eps: float = 1e-6, asc: Asc) -> None:
     """y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight; halves, rows of whole blocks, dealt to the cores."""
     x_gm, w_gm, y_gm = (asc.GlobalTensor(asc.half) for _ in range(3))
     x_gm.SetGlobalBuffer(x, rows * width)

@@ -5,14 +5,14 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from pytest_kernbench.simulator.ascend310p.asc import Asc, Pointer
 
 LANES = 64  # floats of a repeat
 
 
-def scaled_row_softmax(x: Any, y: Any, rows: int, width: int, *, scale: float, asc: Any) -> None:
+def scaled_row_softmax(x: Pointer, y: Pointer, rows: int, width: int, *, scale: float, asc: Asc) -> None:
     """y[row] = softmax(scale * x[row]) of `rows` x `width` halves; width is whole repeats, rows are dealt to blocks."""
     repeats = width // LANES
     x_gm, y_gm = asc.GlobalTensor(asc.half), asc.GlobalTensor(asc.half)

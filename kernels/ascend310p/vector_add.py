@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pytest_kernbench.simulator.ascend310p.asc import Asc, Pointer
 
 
-def vector_add(x: Any, y: Any, z: Any, length: int, *, tile: int, buffer_num: int = 2, asc: Any) -> None:
+def vector_add(x: Pointer, y: Pointer, z: Pointer, length: int, *, tile: int, buffer_num: int = 2, asc: Asc) -> None:
     """`length` halves; every block adds length / blocks of them, a whole number of tiles."""
     part = length // asc.GetBlockNum()
     first = asc.GetBlockIdx() * part

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_kernbench.simulator import arguments
 from pytest_kernbench.simulator.ahbm.handles import Axes
@@ -17,7 +18,7 @@ from pytest_kernbench.simulator.checks import TransferChecker, default_checks
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import DeadlockError, Hazard, HazardError, KernelError, LaunchError
-from pytest_kernbench.simulator.memory.dtypes import Array, dtype_named
+from pytest_kernbench.simulator.memory.dtypes import Array, DTypeName, dtype_named
 from pytest_kernbench.simulator.memory.layout import ROW_MAJOR, RowMajor
 from pytest_kernbench.simulator.memory.space import Space
 
@@ -38,8 +39,9 @@ class AhbmChip:
         self._top = 0
 
     def tensor(
-        self, name: str, shape: int | Sequence[int], dtype: object = "bfloat16", data: Any = None,
-        place: str | int = "local", *, axes: Sequence[str] = (), valid: Any = None, layout: RowMajor = ROW_MAJOR,
+        self, name: str, shape: int | Sequence[int], dtype: DTypeName = "bfloat16", data: npt.ArrayLike | None = None,
+        place: str | int = "local", *, axes: Sequence[str] = (), valid: npt.ArrayLike | None = None,
+        layout: RowMajor = ROW_MAJOR,
     ) -> Tensor:  # fmt: skip
         """A tensor in HBM; `shape` is one part's.
 

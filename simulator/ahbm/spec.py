@@ -105,10 +105,12 @@ class AhbmSpec:
 
     @property
     def pes_per_cube(self) -> int:
+        """PEs of a cube's mesh."""
         return self.mesh_rows * self.mesh_cols
 
     @property
     def cubes(self) -> int:
+        """Cubes of the chip."""
         return self.cube_rows * self.cube_cols
 
 

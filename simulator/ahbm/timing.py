@@ -62,6 +62,7 @@ class Timing:
         return -(-elements // self.spec.math_lanes)
 
     def descriptor_cycles(self, runs: int) -> int:
+        """Cycles that a DMA takes to read a descriptor of so many runs of bytes."""
         return self.spec.dma_descriptor_cycles + runs * self.spec.dma_run_cycles
 
     def _dma(self, kind: str, here: int, there: int, runs: int, charged: int) -> tuple[int, Route]:

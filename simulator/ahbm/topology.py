@@ -13,10 +13,13 @@ from pytest_kernbench.simulator.arguments import is_name, whole, wholes
 from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.ops.unit import Route, Server
 
+__all__ = ["Ports", "mesh_ports", "ring_ports"]
+
 Position = tuple[int, int]
 STEPS = {"N": (-1, 0), "S": (1, 0), "W": (0, -1), "E": (0, 1)}
 OPPOSITE = {"N": "S", "S": "N", "W": "E", "E": "W"}
-Ports = dict[tuple[int, str], tuple[int, str]]  # (PE, direction) -> (peer PE, direction at the peer)
+Ports = dict[tuple[int, str], tuple[int, str]]
+"""(PE, direction) -> (peer PE, direction at the peer)."""
 
 
 class Topology:

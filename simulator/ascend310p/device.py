@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_kernbench.simulator import arguments
 from pytest_kernbench.simulator.ascend310p.auto_sync import AutoSyncCore
@@ -40,7 +41,7 @@ from pytest_kernbench.simulator.errors import (
     KernelError,
     LaunchError,
 )
-from pytest_kernbench.simulator.memory.dtypes import POISON
+from pytest_kernbench.simulator.memory.dtypes import POISON, DTypeName
 from pytest_kernbench.simulator.ops.compact import CompactLog
 
 MOST_BLOCKS = 4096
@@ -58,8 +59,9 @@ class Ascend310pCore:
         self._tensors = 0
 
     def tensor(
-        self, name: str, shape: int | Sequence[int], dtype: object = "float16", data: Any = None, *, valid: Any = None
-    ) -> Tensor:
+        self, name: str, shape: int | Sequence[int], dtype: DTypeName = "float16", data: npt.ArrayLike | None = None, *,
+        valid: int | None = None,
+    ) -> Tensor:  # fmt: skip
         """A tensor in GM, dense and row-major. Without data it is an output, or the run is structure only.
 
         `valid`: rows, from the first, that mean something; the others are poisoned. Raises LaunchError.

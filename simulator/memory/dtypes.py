@@ -14,6 +14,8 @@ from pytest_kernbench.simulator.errors import LaunchError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]
+DTypeName = str | DType | type[np.generic]
+"""What a host calls a dtype: its name, numpy's object, or numpy's scalar type."""
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float16 = np.dtype(np.float16)

@@ -146,6 +146,7 @@ class OpLog:
         return row
 
     def site_id(self, code: CodeType, instruction: int) -> int:
+        """The id of a source line, for `site`."""
         return self.places.id((code, instruction))
 
     def site(self, id: int) -> Site:
@@ -205,6 +206,7 @@ class OpLog:
 
     @property
     def all(self) -> Selection:
+        """Every row."""
         return Selection(self, self.table(), np.arange(len(self)))
 
     def where(self, **conditions: object) -> Selection:

@@ -54,10 +54,12 @@ class Retimed:
 
     @property
     def table(self) -> Ints:
+        """All cells as rows by columns (a copy), with the new times."""
         return self.log.table()
 
     @property
     def cycles(self) -> int:
+        """The run's length under the new costs."""
         return int(self.table[:, TIMES].max(initial=0))
 
 

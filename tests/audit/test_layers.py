@@ -11,6 +11,7 @@ BASE = {"simulator.errors", "simulator.probes"}
 UNITS = BASE | {"simulator.engine", "simulator.memory"}
 DEVICES = {"simulator.ahbm", "simulator.ascend310p"}
 HOST = {"simulator.arguments"}
+LANGUAGES = {"simulator.ahbm.tl", "simulator.ascend310p.asc"}  # types of what a kernel can say, and nothing of a device
 
 # A module belongs to the longest name that begins its own. Imports for the type checker alone count as well.
 LAYERS: dict[str, set[str]] = {
@@ -22,12 +23,17 @@ LAYERS: dict[str, set[str]] = {
     "simulator.checks": BASE,
     "simulator.device": UNITS | {"simulator.ops"},
     "simulator.arguments": {"simulator.errors"},
+    "simulator.ahbm.tl": set(),
+    "simulator.ascend310p.vocabulary": {"simulator.memory"},
+    "simulator.ascend310p.asc": {"simulator.errors", "simulator.ascend310p.vocabulary"},
     "simulator.ahbm": UNITS | HOST | {"simulator.ops", "simulator.device", "simulator.checks"},
-    "simulator.ascend310p": UNITS | HOST | {"simulator.ops", "simulator.device", "simulator.checks"},
+    "simulator.ascend310p": UNITS
+    | HOST
+    | {"simulator.ops", "simulator.device", "simulator.checks", "simulator.ascend310p.vocabulary"},
     "simulator": UNITS | {"simulator.ops", "simulator.device", "simulator.checks"} | DEVICES,
-    "kernels": set(),
+    "kernels": LANGUAGES,
     "specs": {OWN},
-    OWN: UNITS | {"simulator", "simulator.ops", "simulator.device", "simulator.checks", "specs"} | DEVICES,
+    OWN: UNITS | LANGUAGES | {"simulator", "simulator.ops", "simulator.device", "simulator.checks", "specs"} | DEVICES,
 }
 
 
@@ -83,6 +89,8 @@ def test_every_layer_of_the_table_exists_and_imports_were_found(modules: dict[st
         ("pytest_kernbench.simulator.checks.races", "from pytest_kernbench.simulator.engine import loop"),
         ("pytest_kernbench.simulator.ops.unit", "from pytest_kernbench.simulator import ahbm"),
         ("pytest_kernbench.kernels.ahbm.decode", "from pytest_kernbench.simulator.memory import dtypes"),
+        ("pytest_kernbench.kernels.ahbm.decode", "from pytest_kernbench.simulator.ahbm.language import Language"),
+        ("pytest_kernbench.simulator.ahbm.tl", "from pytest_kernbench.simulator.ahbm.handles import Handle"),
         ("pytest_kernbench.fixtures", "def late():\n    from pytest_kernbench.kernels import ahbm"),
         ("pytest_kernbench.simulator.ahbm.chip", "from pytest_kernbench.documents import parse"),
         ("pytest_kernbench.simulator.ahbm.chip", "from pytest_kernbench.simulator.ascend310p import spec"),

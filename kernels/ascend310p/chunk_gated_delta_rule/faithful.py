@@ -6,13 +6,12 @@ a result says of each fault is a test. PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.carving import Carving
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule, Item
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import LANES, Chunk, Float, Tile
+from pytest_kernbench.simulator.ascend310p.asc import LocalTensor
 
 
 class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
@@ -23,7 +22,7 @@ class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
 
     BUFFER_NUM = 1  # 12: known to the kernel alone
 
-    def DotFp32(self, one: Any, other: Any) -> Any:
+    def DotFp32(self, one: LocalTensor[Float], other: LocalTensor[Float]) -> Float:
         """1: no barrier between products and sums, and the sums fall on the products."""
         asc, repeats, products = self.asc, self.realK_ // LANES, self.dotProductFp32
         asc.Mul(products, one, other, self.realK_)
@@ -44,7 +43,7 @@ class FaithfulChunkGatedDeltaRule(ChunkGatedDeltaRule):
     def CopyState(self, item: Item) -> None:
         """3: nobody writes the final state of a sequence without tokens."""
 
-    def ScalarExp(self, x: Any) -> Any:
+    def ScalarExp(self, x: Float) -> Float:
         """5: half of an infinity is one, so the halving does not end."""
         value, halvings = np.abs(x), 0
         while value > 1:

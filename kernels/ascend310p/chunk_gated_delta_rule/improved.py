@@ -7,10 +7,10 @@ tiling. `benchmarks.delta_rule` says what each is worth on the model. PYTEST_DON
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule, LengthsOfTiling
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import Chunk, T, Tile
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import Chunk, Float, T, Tile
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import (
     AIV_CORES,
     FP32_NUM_PER_BLOCK,
@@ -19,6 +19,7 @@ from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import (
     Tiling,
     tiling,
 )
+from pytest_kernbench.simulator.ascend310p.asc import DataCopyParams, LocalTensor
 
 
 class FlagPerRow(ChunkGatedDeltaRule):
@@ -44,7 +45,7 @@ class StateByOneDma(ChunkGatedDeltaRule):
         target = self.stateWorkspaceGm_[self.WorkspaceOffset(chunk, tile, 0)]
         self.asc.DataCopy(target, self.stateInFp32, self.StateRows(tile, gm_first=False))
 
-    def StateRows(self, tile: Tile, *, gm_first: bool) -> Any:
+    def StateRows(self, tile: Tile, *, gm_first: bool) -> DataCopyParams:
         """Dk rows of a tile, and what lies between them on either side."""
         blocks = tile.whole // FP32_NUM_PER_BLOCK
         in_gm, in_ub = ((pitch - tile.whole) // FP32_NUM_PER_BLOCK for pitch in (self.stateStrideV_, tile.pitch))
@@ -80,7 +81,9 @@ class ResidentState(ChunkGatedDeltaRule):
 class CheapRewrites(ChunkGatedDeltaRule):
     """Fewer instructions for the same numbers: Sub, and one Muls for the whole state."""
 
-    def Subtract(self, target: Any, one: Any, other: Any, count: int) -> None:
+    def Subtract(
+        self, target: LocalTensor[Float], one: LocalTensor[Float], other: LocalTensor[Float], count: int
+    ) -> None:
         """target = one - other."""
         self.asc.Sub(target, one, other, count)
 

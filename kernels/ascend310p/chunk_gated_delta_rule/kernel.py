@@ -7,7 +7,9 @@ ordered but by flags, barriers and queues that are said here. PYTEST_DONT_REWRIT
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.carving import Carving, carve
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import Chunk, Float, Tile
@@ -20,6 +22,9 @@ from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import (
     ceil_to,
 )
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.value_side import ValueSide
+from pytest_kernbench.simulator.ascend310p.asc import Asc, ElementType, GlobalTensor, Pointer
+
+E = TypeVar("E", bound=np.generic)
 
 
 class Tensors(NamedTuple):
@@ -29,16 +34,16 @@ class Tensors(NamedTuple):
     None, out [T, Hv, Dv], final_state [B, Hv, Dv, Dk], workspace [B, Hv, Dk, align8(Dv)].
     """
 
-    query: Any
-    key: Any
-    value: Any
-    beta: Any
-    initial_state: Any
-    lengths: Any
-    g: Any
-    out: Any
-    final_state: Any
-    workspace: Any
+    query: Pointer
+    key: Pointer
+    value: Pointer
+    beta: Pointer
+    initial_state: Pointer
+    lengths: Pointer
+    g: Pointer | None
+    out: Pointer
+    final_state: Pointer
+    workspace: Pointer
 
 
 class Item(NamedTuple):
@@ -57,7 +62,7 @@ class ChunkGatedDeltaRule(ValueSide):
     MORE_SLICES: tuple[tuple[str, int], ...] = ()  # of another version: name and elements
     APART = False  # whether the state has bytes of its own
 
-    def __init__(self, tiling: Tiling, scale: float, *, asc: Any) -> None:
+    def __init__(self, tiling: Tiling, scale: float, *, asc: Asc) -> None:
         shape = tiling.shape
         self.asc, self.tiling, self.scale = asc, tiling, Float(scale)
         self.chunkSize_, self.vStep_ = tiling.chunk, tiling.v_step
@@ -89,7 +94,7 @@ class ChunkGatedDeltaRule(ValueSide):
         self.CheckTiling()
         self.InitLocalBuffers()
 
-    def View(self, kind: Any, pointer: Any) -> Any:
+    def View(self, kind: ElementType[E], pointer: Pointer) -> GlobalTensor[E]:
         """A GlobalTensor of all that the pointer points to."""
         view = self.asc.GlobalTensor(kind)
         view.SetGlobalBuffer(pointer)
@@ -111,7 +116,7 @@ class ChunkGatedDeltaRule(ValueSide):
                 f"the tiling is for {blocks} blocks, the grid has {self.blockNum_}: launch on grid=tiling.block_dim"
             )
 
-    def Expected(self) -> tuple[tuple[str, Any, int], ...]:
+    def Expected(self) -> tuple[tuple[str, GlobalTensor[Any] | None, int], ...]:
         """Name, view and elements of each tensor of the tiling's shape; GM holds one token even if there is none."""
         shape = self.tiling.shape
         tokens, state = max(shape.tokens, 1), shape.batch * shape.hv * shape.dk * shape.dv
@@ -269,9 +274,9 @@ class LengthsOfTiling(ChunkGatedDeltaRule):
 
 
 def chunk_gated_delta_rule(
-    query: Any, key: Any, value: Any, beta: Any, initial_state: Any, lengths: Any, g: Any, out: Any, final_state: Any,
-    workspace: Any, tiling: Tiling, *, scale: float = 1.0, variant: type[ChunkGatedDeltaRule] = ChunkGatedDeltaRule,
-    asc: Any,
+    query: Pointer, key: Pointer, value: Pointer, beta: Pointer, initial_state: Pointer, lengths: Pointer,
+    g: Pointer | None, out: Pointer, final_state: Pointer, workspace: Pointer, tiling: Tiling, *, scale: float = 1.0,
+    variant: type[ChunkGatedDeltaRule] = ChunkGatedDeltaRule, asc: Asc,
 ) -> None:  # fmt: skip
     """`Tensors` in order, on a grid of `tiling.block_dim`; `variant` is the class that does it.
 

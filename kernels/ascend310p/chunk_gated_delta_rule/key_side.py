@@ -5,15 +5,15 @@ Every matrix product is a scalar coefficient and a vector instruction over a row
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import (
     FP16_NUM_PER_BLOCK,
     LANES,
     Chunk,
     Float,
+    Half,
     Members,
 )
+from pytest_kernbench.simulator.ascend310p.asc import GlobalTensor, LocalTensor
 
 
 class KeySide(Members):
@@ -39,7 +39,7 @@ class KeySide(Members):
             for k in range(self.realK_):
                 self.chunkKFp32.SetValue(i * self.alignK_ + k, Float(self.keyGm_.GetValue(offset + k)))
 
-    def CopyQkRows(self, staging: Any, source: Any, chunk: Chunk) -> None:
+    def CopyQkRows(self, staging: LocalTensor[Half], source: GlobalTensor[Half], chunk: Chunk) -> None:
         """Rows of one head, which lie Hk * Dk apart: one 2D DMA."""
         blocks = self.realK_ // FP16_NUM_PER_BLOCK
         rows = self.asc.DataCopyParams(chunk.length, blocks, (self.NK_ - 1) * blocks, 0)
@@ -126,14 +126,14 @@ class KeySide(Members):
             asc.Axpy(row, self.chunkScoresFp32[m * size], row.GetValue(m), m)
             asc.PipeBarrier(asc.PIPE_V)
 
-    def ComputeQkRow(self, i: int, query: Any) -> None:
+    def ComputeQkRow(self, i: int, query: LocalTensor[Float]) -> None:
         """Row i of scale Q K^T * D, up to the diagonal, over the mask."""
         row = i * self.chunkSize_
         for j in range(i + 1):
             dot = self.DotFp32(query, self.chunkKFp32[j * self.alignK_])
             self.decayMaskFp32.SetValue(row + j, dot * self.decayMaskFp32.GetValue(row + j))
 
-    def QueryRow(self, chunk: Chunk, i: int, cached: bool) -> Any:
+    def QueryRow(self, chunk: Chunk, i: int, cached: bool) -> LocalTensor[Float]:
         """Row i of scale * Q: in the cache, or brought to deltaFp32 element by element."""
         if cached:
             return self.queryCache[i * self.alignK_]
@@ -143,7 +143,7 @@ class KeySide(Members):
         self.ScalarToVector()
         return self.deltaFp32
 
-    def DotFp32(self, one: Any, other: Any) -> Any:
+    def DotFp32(self, one: LocalTensor[Float], other: LocalTensor[Float]) -> Float:
         """The dot product of two rows of Dk: products, a sum for each whole repeat, the rest by the scalar unit."""
         asc, repeats = self.asc, self.realK_ // LANES
         asc.Mul(self.dotProductFp32, one, other, self.realK_)
@@ -169,7 +169,15 @@ class KeySide(Members):
         self.AddLowerTriangle(chunk, self.chunkScoresFp32, self.chunkKFp32, self.kCumdecayFp32, width, self.realK_)
         self.VectorToScalar()
 
-    def AddLowerTriangle(self, chunk: Chunk, matrix: Any, target: Any, source: Any, pitch: int, count: int) -> None:
+    def AddLowerTriangle(
+        self,
+        chunk: Chunk,
+        matrix: LocalTensor[Float],
+        target: LocalTensor[Float],
+        source: LocalTensor[Float],
+        pitch: int,
+        count: int,
+    ) -> None:
         """target += lower(matrix) source, the diagonal included: an Axpy a coefficient."""
         asc = self.asc
         for i in range(chunk.length):

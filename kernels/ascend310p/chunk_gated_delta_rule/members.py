@@ -7,14 +7,24 @@ what stages something in another's bytes has borrowed them. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import FP32_NUM_PER_BLOCK, Tiling, ceil_to
+from pytest_kernbench.simulator.ascend310p.asc import (
+    Asc,
+    Event,
+    GlobalTensor,
+    LocalTensor,
+    TBuf,
+    TQue,
+    TQueSync,
+)
 
 T = TypeVar("T")
-Float = np.float32
+Float: TypeAlias = np.float32
+Half: TypeAlias = np.float16
 TAYLOR_TERMS = 12
 LANES = 64  # floats of a repeat
 FP16_NUM_PER_BLOCK = 16
@@ -48,7 +58,7 @@ class Tile(NamedTuple):
 class Members:
     """The kernel's members; the scalar unit's own exponential; fences."""
 
-    asc: Any
+    asc: Asc
     tiling: Tiling
     scale: Float
     # Sizes
@@ -66,39 +76,39 @@ class Members:
     blockIdx_: int
     blockNum_: int
     # Views of GM
-    queryGm_: Any
-    keyGm_: Any
-    valueGm_: Any
-    betaGm_: Any
-    initStateGm_: Any
-    seqLengthsGm_: Any
-    gGm_: Any  # None if there is no gate
-    attnOutGm_: Any
-    finalStateGm_: Any
-    stateWorkspaceGm_: Any
+    queryGm_: GlobalTensor[Half]
+    keyGm_: GlobalTensor[Half]
+    valueGm_: GlobalTensor[Half]
+    betaGm_: GlobalTensor[Half]
+    initStateGm_: GlobalTensor[Half]
+    seqLengthsGm_: GlobalTensor[np.int32]
+    gGm_: GlobalTensor[Float] | None  # None if there is no gate
+    attnOutGm_: GlobalTensor[Half]
+    finalStateGm_: GlobalTensor[Half]
+    stateWorkspaceGm_: GlobalTensor[Float]
     # UB
-    stateOutQueue_: Any
-    tmpBuff: Any
-    chunkKFp32: Any
-    kCumdecayFp32: Any
-    decayMaskFp32: Any
-    chunkVFp32: Any
-    chunkScoresFp32: Any
-    stateInFp32: Any
-    chunkAttnOutFp32: Any
-    gCumsumFp32: Any
-    deltaFp32: Any
-    dotProductFp32: Any
-    expGCumFp32: Any
+    stateOutQueue_: TQue
+    tmpBuff: TBuf
+    chunkKFp32: LocalTensor[Float]
+    kCumdecayFp32: LocalTensor[Float]
+    decayMaskFp32: LocalTensor[Float]
+    chunkVFp32: LocalTensor[Float]
+    chunkScoresFp32: LocalTensor[Float]
+    stateInFp32: LocalTensor[Float]
+    chunkAttnOutFp32: LocalTensor[Float]
+    gCumsumFp32: LocalTensor[Float]
+    deltaFp32: LocalTensor[Float]
+    dotProductFp32: LocalTensor[Float]
+    expGCumFp32: LocalTensor[Float]
     # UB that is borrowed
-    keyStaging: Any
-    queryStaging: Any
-    valueStaging: Any
-    queryCache: Any
-    dotSums: Any
+    keyStaging: LocalTensor[Half]
+    queryStaging: LocalTensor[Half]
+    valueStaging: LocalTensor[Half]
+    queryCache: LocalTensor[Float]
+    dotSums: LocalTensor[Float]
     # Flags between S and V
-    sToV: Any
-    vToS: Any
+    sToV: TQueSync
+    vToS: TQueSync
 
     # Order between pipes
 
@@ -123,7 +133,7 @@ class Members:
         self.vToS.SetFlag(0)
         self.vToS.WaitFlag(0)
 
-    def Fence(self, event: Any) -> None:
+    def Fence(self, event: Event) -> None:
         """The event's second pipe waits for its first."""
         number = self.asc.FetchEventID(event)
         self.asc.SetFlag(event, number)
@@ -136,7 +146,7 @@ class Members:
 
     # Arithmetic of the scalar unit
 
-    def ScalarExp(self, x: Any) -> Any:
+    def ScalarExp(self, x: Float) -> Float:
         """e to the x: halve until |x| is at most 1, a Taylor series, square as often; infinities at once."""
         if np.isinf(x):
             return Float(0) if x < 0 else x
@@ -149,7 +159,7 @@ class Members:
         return Float(1) / result if x < 0 else result
 
     @staticmethod
-    def TaylorExp(x: Any) -> Any:
+    def TaylorExp(x: Float) -> Float:
         """e to the x for x from 0 to 1."""
         result, term = Float(1), Float(1)
         for number in range(1, TAYLOR_TERMS + 1):

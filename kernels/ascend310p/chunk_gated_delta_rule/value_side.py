@@ -6,15 +6,15 @@ the last one, transposed element by element. PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.key_side import KeySide
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.members import (
     FP16_NUM_PER_BLOCK,
     Chunk,
     Float,
+    Half,
     Tile,
 )
+from pytest_kernbench.simulator.ascend310p.asc import LocalTensor
 
 
 class ValueSide(KeySide):
@@ -106,7 +106,9 @@ class ValueSide(KeySide):
             self.Subtract(self.chunkVFp32[i * pitch], self.chunkAttnOutFp32[i * pitch], delta, pitch)
             asc.PipeBarrier(asc.PIPE_V)
 
-    def Subtract(self, target: Any, one: Any, other: Any, count: int) -> None:
+    def Subtract(
+        self, target: LocalTensor[Float], one: LocalTensor[Float], other: LocalTensor[Float], count: int
+    ) -> None:
         """target = one - other, which is negated."""
         self.asc.Muls(other, other, -1.0, count)
         self.asc.PipeBarrier(self.asc.PIPE_V)
@@ -145,7 +147,7 @@ class ValueSide(KeySide):
                     self.attnOutGm_.SetValue(offset + v, out.GetValue(i * tile.pitch + v))
         self.stateOutQueue_.FreeTensor(out)
 
-    def QueuedHalves(self, source: Any, count: int) -> Any:
+    def QueuedHalves(self, source: LocalTensor[Float], count: int) -> LocalTensor[Half]:
         """`count` floats as halves in the queue's buffer, full and taken out again."""
         asc = self.asc
         asc.Muls(source, source, 1.0, count)
@@ -182,7 +184,7 @@ class ValueSide(KeySide):
             asc.Muls(row, row, decay, tile.pitch)
         asc.PipeBarrier(asc.PIPE_V)
 
-    def AddOuterProduct(self, chunk: Chunk, tile: Tile, i: int, decay: Any) -> None:
+    def AddOuterProduct(self, chunk: Chunk, tile: Tile, i: int, decay: Float) -> None:
         """S += (decay k_i) v_i^T: a row of the state an element of k_i, none of them twice."""
         asc, pitch = self.asc, tile.pitch
         offset, value = self.QkOffset(chunk, i), self.chunkVFp32[i * pitch]
