@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import SimError
 
 Kernel = Callable[..., None]
@@ -261,13 +262,19 @@ FAULTS: dict[Kernel, list[str]] = {
 WRONG_BY_VALUE = (cast_then_multiply, no_barrier, reuse)
 
 
-def outcome(kernel: Kernel, mended: bool, schedule: str, seed: int) -> tuple[list[str], Any]:
+def launch(kernel: Kernel, mended: bool, schedule: str, seed: int) -> Run:
+    """The run on a new core; its output is `y`."""
     core = Ascend310pCore()
     x = core.tensor("x", 1024, "float32", np.random.default_rng(0).standard_normal(1024))
     y = core.tensor("y", 1024, "float32")
     how = {"schedule": schedule, "seed": seed, "check": "collect", "grid": 2 if kernel is same_range else 1}
+    return core.run(kernel, x, y, mended=mended, **how)
+
+
+def outcome(kernel: Kernel, mended: bool, schedule: str, seed: int) -> tuple[list[str], Any]:
+    """Kinds that were found, and `y` unless the run was refused."""
     try:
-        run = core.run(kernel, x, y, mended=mended, **how)
+        run = launch(kernel, mended, schedule, seed)
     except SimError as error:
         return [hazard.kind for hazard in error.hazards], None  # type: ignore[attr-defined]
     assert all("test_faults.py" in str(hazard) for hazard in run.hazards)

@@ -6,10 +6,8 @@ A fault is an edit of a kernel that is right, and so is its variant, which chang
 from __future__ import annotations
 
 import itertools
-import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,10 @@ from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.errors import SimError
 
-EDITS = runpy.run_path(str(Path(__file__).with_name("edits.py")))
+from .edits import FAULTS as FAULTY
+from .edits import VARIANTS
+from .matrix import SCHEDULES, Seen, caught_by, finished, refused
+
 KERNELS = {"decode": gqa_decode, "split": gqa_decode_batch, "prefill": gqa_prefill_batch, "ring": gqa_ring}
 SMALL = {"d": 64, "d_v": 64, "group": 4}
 ROUND = {"d": 32, "d_v": 32, "group": 2, "kv_len": 24, "t_q": 24}
@@ -117,16 +118,6 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What a run was seen to be: kinds of findings, O unless it was refused, whether O is right, its traffic."""
-
-    kinds: list[str]
-    o: Any = None
-    right: bool = True
-    traffic: tuple[int, ...] = ()
-
-
 Attempt = Callable[..., Seen]
 
 
@@ -148,9 +139,9 @@ def attempt(request: pytest.FixtureRequest, broken: Any, case: Any, problem: Any
                 outcome = launch(requests, kernel=kernel, run=how, **fault.options)
                 done, o, wanted = outcome.run, outcome.outputs[0], each.answer[0]
         except SimError as error:
-            return Seen([hazard.kind for hazard in error.hazards])  # type: ignore[attr-defined]
+            return refused(error)
         right = bool(np.abs(o.astype(float) - wanted).max() <= each.error.bound)  # NaN is not right either
-        return Seen([hazard.kind for hazard in done.hazards], o, right, traffic(done.log))
+        return finished(done, [o], right, traffic(done.log))
 
     return run
 
@@ -170,42 +161,33 @@ def on_chips(variant: bool) -> list[Any]:
 
 @pytest.mark.adr("0060", "11.1", "11.7", "11.8")
 @pytest.mark.parametrize("fault", on_chips(variant=False))
-def test_a_fault_is_seen_as_the_page_says(
-    fault: Fault, attempt: Attempt, broken: Any, schedules: Any, seen_by: Any, on_the_page: Any
-) -> None:
-    kernel = broken(KERNELS[fault.launch], EDITS["FAULTS"][fault.id])
-    usual = attempt(fault, KERNELS[fault.launch], "model", 0).traffic
-    found = {letter: attempt(fault, kernel, *how) for letter, how in schedules.items()}
-    results = {seen.o.tobytes() for seen in found.values() if seen.o is not None}
+def test_a_fault_is_seen_as_the_page_says(fault: Fault, attempt: Attempt, broken: Any, on_the_page: Any) -> None:
+    kernel = broken(KERNELS[fault.launch], FAULTY[fault.id])
+    usual = attempt(fault, KERNELS[fault.launch], "model", 0)
+    found = {letter: attempt(fault, kernel, *how) for letter, how in SCHEDULES.items()}
+    caught = caught_by(found, usual)
 
-    caught = {}
-    for letter, seen in found.items():
-        caught[letter] = seen_by(seen.kinds)
-        caught[letter] |= set() if seen.right else {"numeric"}
-        caught[letter] |= {"structure"} if seen.traffic and seen.traffic != usual else set()
-        caught[letter] |= {"determinism"} if len(results) > 1 else set()
-        caught[letter] |= {"nan"} if seen.o is not None and np.isnan(seen.o.astype(float)).any() else set()
-    on_the_page(fault.id, fault.text, fault.sees, caught, bool(results))
+    on_the_page(fault.id, fault.text, fault.sees, caught, any(seen.ended for seen in found.values()))
     assert all(caught.values())
 
 
 @pytest.mark.adr("0060", "11.1", "11.7", "11.8")
 @pytest.mark.parametrize("fault", on_chips(variant=True))
-def test_the_variant_passes(fault: Fault, attempt: Attempt, broken: Any, schedules: Any) -> None:
-    kernel = broken(KERNELS[fault.launch], EDITS["VARIANTS"][fault.id])
-    found = [attempt(fault, kernel, *how) for how in schedules.values()]
+def test_the_variant_passes(fault: Fault, attempt: Attempt, broken: Any) -> None:
+    kernel = broken(KERNELS[fault.launch], VARIANTS[fault.id])
+    found = [attempt(fault, kernel, *how) for how in SCHEDULES.values()]
 
-    assert [seen.kinds for seen in found] == [[]] * len(found)
-    assert all(seen.o is not None and seen.right for seen in found)
-    assert len({seen.o.tobytes() for seen in found}) == 1
+    assert [seen.kinds for seen in found] == [()] * len(found)
+    assert all(seen.ended and seen.right for seen in found)
+    assert len({seen.bits for seen in found}) == 1
 
 
 @pytest.mark.adr("0060", "5.6")
-def test_b_65_sums_that_depend_on_the_number_of_pes(case: Any, split: Any, on_the_page: Any, schedules: Any) -> None:
+def test_b_65_sums_that_depend_on_the_number_of_pes(case: Any, split: Any, on_the_page: Any) -> None:
     """Bits are compared among numbers of PEs here; the variant is the kernel of fixed splits."""
     each = case(kv_len=100, **SMALL)
     caught: dict[str, set[str]] = {}
-    for letter, (schedule, seed) in schedules.items():
+    for letter, (schedule, seed) in SCHEDULES.items():
         how = {"schedule": schedule, "seed": seed}
         found = {split([each], n, tile=16, run=how).outputs[0].tobytes() for n in (1, 2)}
         caught[letter] = {"determinism"} if len(found) > 1 else set()
@@ -215,10 +197,10 @@ def test_b_65_sums_that_depend_on_the_number_of_pes(case: Any, split: Any, on_th
 
 
 @pytest.mark.adr("0060", "5.6")
-def test_b_65_fixed_splits_pass(case: Any, attend: Any, schedules: Any) -> None:
+def test_b_65_fixed_splits_pass(case: Any, attend: Any) -> None:
     each = case(kv_len=100, **SMALL)
     found = set()
-    for (schedule, seed), n in itertools.product(schedules.values(), (1, 2)):
+    for (schedule, seed), n in itertools.product(SCHEDULES.values(), (1, 2)):
         chip = AhbmChip()
         launch = driver.decode_fixed_split(chip, each.problem, n, tile=16, split=32)
         outcome = attend(chip, launch, schedule=schedule, seed=seed)
