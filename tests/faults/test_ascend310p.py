@@ -6,11 +6,16 @@ The kernels are those of tests/ascend310p/test_faults.py, which also holds each 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
+from pytest_kernbench.kernels.ascend310p.pipeline import copy_compute_copy
+from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
 from pytest_kernbench.simulator.errors import SimError
 
+from .edits import PIPELINE_FAULTS, PIPELINE_VARIANTS
 from .elsewhere import module_of
 from .matrix import SCHEDULES, Seen, caught_by, finished, refused, work_of_the_core
 
@@ -64,5 +69,39 @@ def test_the_mended_kernel_passes(kernel: Callable[..., None]) -> None:
     assert caught_by(found, right) == {letter: set() for letter in SCHEDULES}
 
 
+PIPELINE = {
+    "one_buffer": "a queue of one buffer: copies and compute take turns",
+    "barrier_on_all": "one PIPE_ALL a tile too many",
+}
+
+
+def piped(kernel: Callable[..., None], schedule: str, seed: int) -> Seen:
+    """Copy, compute and copy of eight tiles by `kernel`."""
+    x = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
+    device = Ascend310pCore()
+    tensors = device.tensor("x", x.shape, x.dtype, x), device.tensor("y", x.shape, x.dtype)
+    run = device.run(kernel, *tensors, x.size, tile=512, buffer_num=2, schedule=schedule, seed=seed, check="collect")
+    y = run.array("y")
+    return finished(run, [y], bool(np.allclose(y, np.exp(x), rtol=1e-6)), work_of_the_core(run))
+
+
+@pytest.mark.adr("0310", "4.3")
+@pytest.mark.parametrize("name", PIPELINE)
+def test_a_fault_of_time_alone_is_seen_as_the_page_says(name: str, broken: Any, on_the_page: Any) -> None:
+    kernel = broken(copy_compute_copy, PIPELINE_FAULTS[name])
+    found = {letter: piped(kernel, *how) for letter, how in SCHEDULES.items()}
+
+    on_the_page(f"`{name}`", PIPELINE[name], ("time",), caught_by(found, piped(copy_compute_copy, "model", 0)))
+
+
+@pytest.mark.adr("0310", "4.3")
+@pytest.mark.parametrize("name", PIPELINE)
+def test_the_variant_takes_no_longer(name: str, broken: Any) -> None:
+    kernel = broken(copy_compute_copy, PIPELINE_VARIANTS[name])
+    found = {letter: piped(kernel, *how) for letter, how in SCHEDULES.items()}
+
+    assert caught_by(found, piped(copy_compute_copy, "model", 0)) == {letter: set() for letter in SCHEDULES}
+
+
 def test_the_page_has_no_other_faults(ids_on_the_page: list[str]) -> None:
-    assert [id.strip("`") for id in ids_on_the_page if id.startswith("`")] == list(SEES)
+    assert [id.strip("`") for id in ids_on_the_page if id.startswith("`")] == [*SEES, *PIPELINE]

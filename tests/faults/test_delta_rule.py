@@ -18,7 +18,7 @@ each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id
 
 
 def right(delta: Any, given: Inputs, outcome: Any, scale: float) -> bool:
-    """Whether both outputs are within the gate; negative lengths have no answer, and rows behind the last token no say."""
+    """Whether both outputs are within the gate: rows behind the last token have no say, negative lengths no answer."""
     if min(given.lengths) < 0:
         return True
     tokens = {name: array[: sum(given.lengths)] for name, array in given.arrays().items() if name != "initial_state"}
