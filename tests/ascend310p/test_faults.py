@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import SimError
 
 Kernel = Callable[..., None]
@@ -189,6 +190,37 @@ def tile_of_another_host(x: Any, y: Any, *, mended: bool, asc: Any) -> None:
     queue.FreeTensor(queue.DeQue())
 
 
+TILING = np.array([512, 2], np.int32)  # tile and how many
+
+
+def copied_in_tiles(x: Any, y: Any, tile: int, tiles: int, asc: Any) -> None:
+    """y = x, as the tiling says it, in a buffer for tiles of 512."""
+    t = room(asc, 512)
+    for at in range(tiles):
+        asc.DataCopy(t, gm(asc, x)[tile * at], tile)
+        sync(asc, "MTE2_MTE3")
+        asc.DataCopy(gm(asc, y)[tile * at], t, tile)
+        sync(asc, "MTE3_MTE2")
+
+
+def tiling_of_zeros(x: Any, y: Any, *, mended: bool, asc: Any) -> None:
+    """16: tiling data that nobody filled in is all zero."""
+    tile, tiles = TILING if mended else TILING * 0
+    copied_in_tiles(x, y, int(tile), int(tiles), asc)
+
+
+def tiling_in_another_order(x: Any, y: Any, *, mended: bool, asc: Any) -> None:
+    """16: host and device order the tiling data differently."""
+    tile, tiles = TILING if mended else TILING[::-1]
+    copied_in_tiles(x, y, int(tile), int(tiles), asc)
+
+
+def tiling_in_another_order_that_fits(x: Any, y: Any, *, mended: bool, asc: Any) -> None:
+    """16: the same, where both orders fit: tiles of 128 and 8 of them, or 128 of 8."""
+    tile, tiles = (128, 8) if mended else (8, 128)
+    copied_in_tiles(x, y, tile, tiles, asc)
+
+
 def queue_of(asc: Any, depth: int = 1) -> Any:
     pipe, queue = asc.TPipe(), asc.TQue(asc.TPosition.VECIN, depth)
     pipe.InitBuffer(queue, 2, 256)
@@ -252,6 +284,9 @@ FAULTS: dict[Kernel, list[str]] = {
     ninth_sync_point: ["double-flag"],
     three_allocs: ["queue-misuse"],
     tile_of_another_host: ["out-of-bounds"],
+    tiling_of_zeros: [],  # y is never written: no finding, as a kernel need not write all of a tensor
+    tiling_in_another_order: ["truncated-copy", "truncated-copy"],
+    tiling_in_another_order_that_fits: [],  # the same result, later
     dequeue_first: ["queue-misuse"],
     enqueue_twice: ["queue-misuse"],
     free_twice: ["queue-misuse"],
@@ -261,13 +296,19 @@ FAULTS: dict[Kernel, list[str]] = {
 WRONG_BY_VALUE = (cast_then_multiply, no_barrier, reuse)
 
 
-def outcome(kernel: Kernel, mended: bool, schedule: str, seed: int) -> tuple[list[str], Any]:
+def launch(kernel: Kernel, mended: bool, schedule: str, seed: int) -> Run:
+    """The run on a new core; its output is `y`."""
     core = Ascend310pCore()
     x = core.tensor("x", 1024, "float32", np.random.default_rng(0).standard_normal(1024))
     y = core.tensor("y", 1024, "float32")
     how = {"schedule": schedule, "seed": seed, "check": "collect", "grid": 2 if kernel is same_range else 1}
+    return core.run(kernel, x, y, mended=mended, **how)
+
+
+def outcome(kernel: Kernel, mended: bool, schedule: str, seed: int) -> tuple[list[str], Any]:
+    """Kinds that were found, and `y` unless the run was refused."""
     try:
-        run = core.run(kernel, x, y, mended=mended, **how)
+        run = launch(kernel, mended, schedule, seed)
     except SimError as error:
         return [hazard.kind for hazard in error.hazards], None  # type: ignore[attr-defined]
     assert all("test_faults.py" in str(hazard) for hazard in run.hazards)

@@ -30,6 +30,22 @@ DONE = "        product.tile.done()\n"
 STATE = "self.state = m_new, l, o\n"
 SCOPE = 'with tl.scratch_scope():\n            with tl.region("softmax"):\n                s ='
 HEAD = "load_rows(q, cube * group,"
+QK = 'self.tl.composite("gemm", self.q, tile.k, trans_b=True, out=out, epilogue=(("scale", scale),))'
+AHEAD = "if len(self._scored) > self.depth.ahead:"
+PACK = """packed = tl.empty(((2 + o.shape[1]) * o.shape[0], 1))
+            first = 0
+            for part in (m, l, o):
+                tl.wait(tl.assign(tl.rows(packed, first, part.size), tl.reshape(part, (part.size, 1))))
+                first += part.size
+            """
+UNPACK = """rows = o.shape[0]
+    packed = tl.recv(side, ((2 + o.shape[1]) * rows, 1))
+    m_other, l_other = tl.rows(packed, 0, rows), tl.rows(packed, rows, rows)
+    o_other = tl.reshape(tl.rows(packed, 2 * rows, o.size), o.shape)"""
+PIPELINE_BUFFERS = (
+    "pipe.InitBuffer(incoming, buffer_num, tile * 4)\n    pipe.InitBuffer(outgoing, buffer_num, tile * 4)\n"
+)
+LOADED = "source, target = incoming.DeQue(), outgoing.AllocTensor(asc.float32)"
 
 FAULTS: dict[str, dict[str, str]] = {
     "B-01": {ADD_PART: "tl.add(o, product.part, out=o)"},
@@ -65,7 +81,11 @@ FAULTS: dict[str, dict[str, str]] = {
     "B-57": {"tile.k, trans_b=True, out=out": "tile.k, trans_b=False, out=out"},
     "B-58": {SOME: f"{SOME} and tile.width % 16 != 0"},
     "B-62": {SCOPE: SCOPE.replace("with tl.scratch_scope()", "if True")},
+    "B-62b": {"keys.tiles(tile) if keys": "keys.tiles(2 * tile) if keys"},
+    "T-1": {QK: f"self.tl.wait({QK})"},
+    "T-2": {QK: f"self.tl.wait({QK})", PART: PART.replace('tl.composite("', 'tl.wait(tl.composite("') + ")"},
 }
+FAULTS |= {f"{id}b": FAULTS[id] for id in ("B-02", "B-07", "B-09", "B-41")}  # on another chip, with other inputs
 
 VARIANTS: dict[str, dict[str, str]] = {
     "B-01": {ADD_PART: "part = tl.wait(product.part)\n            tl.add(o, part, out=o)"},
@@ -95,4 +115,30 @@ VARIANTS: dict[str, dict[str, str]] = {
     "B-57": {K_TILE: "Tile(tl.ref(k + first * d, (width, d), (d, 1))"},
     "B-58": {SOME: f"{SOME} or tile.width % 16 != 0"},
     "B-62": {SCOPE: SCOPE.replace("scope():", "scope(), tl.scratch_scope():")},
+    "B-62b": {"keys.tiles(tile) if keys": "keys.tiles(min(tile, keys.count)) if keys"},
+    "T-1": {AHEAD: "if len(self._scored) >= self.depth.ahead + 1:"},
+    "T-2": {PART: f"tl.wait(stored)\n                {PART}"},
+}
+VARIANTS |= {f"{id}b": VARIANTS[id] for id in ("B-02", "B-07", "B-09", "B-41")}
+
+IN_ONE_MESSAGE = {
+    "tl.wait(*[tl.send(side, part) for part in (m, l, *pieces(o, message_rows, tl))])": (
+        f"{PACK}tl.wait(tl.send(side, packed))"
+    ),
+    RECEIVED: UNPACK,
+    "for each in (o, mine, theirs))": "for each in (o, mine, theirs, o_other))",
+    "for rows, weight, other in zip": "for rows, weight, other, theirs_o in zip",
+    "tl.add(rows * weight, tl.recv(side, rows.shape) * other, out=rows)": (
+        "tl.add(rows * weight, theirs_o * other, out=rows)"
+    ),
+}
+"""m, l and O of an edge of the tree packed in one message: a variant of B-18's place."""
+
+PIPELINE_FAULTS = {
+    "one_buffer": {PIPELINE_BUFFERS: PIPELINE_BUFFERS.replace("buffer_num", "1")},
+    "barrier_on_all": {LOADED: f"asc.PipeBarrier(asc.PIPE_ALL)\n        {LOADED}"},
+}
+PIPELINE_VARIANTS = {
+    "one_buffer": {PIPELINE_BUFFERS: PIPELINE_BUFFERS.replace("buffer_num", "buffer_num + 1")},
+    "barrier_on_all": {LOADED: f"asc.PipeBarrier(asc.PIPE_V)\n        {LOADED}"},
 }

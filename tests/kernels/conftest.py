@@ -198,21 +198,22 @@ class Case:
         assert off.max() <= self.error.bound, f"off by {off.max()}; {self.error}"  # NaN is not within it either
 
 
+def make_case(*, seed: int = 0, sd: float = 2.0, structure: bool = False, **sizes: Any) -> Case:
+    """A request of these sizes with random inputs, or without any."""
+    shape = driver.Problem(**sizes)
+    if structure:
+        return Case(shape)
+    q, k, v = random_attention(
+        seed, shape.heads * shape.group, shape.heads, shape.kv_len, shape.d, np.dtype(shape.dtype),
+        t_q=shape.t_q, d_v=shape.d_v, sd=sd,
+    )  # fmt: skip
+    return Case(replace(shape, q=q, k=k, v=v))
+
+
 @pytest.fixture(scope="session")
 def case() -> Callable[..., Case]:
     """`case(kv_len=100, t_q=5, ...)`: a `driver.Problem` with data; `structure=True` leaves the data out."""
-
-    def make(*, seed: int = 0, sd: float = 2.0, structure: bool = False, **sizes: Any) -> Case:
-        shape = driver.Problem(**sizes)
-        if structure:
-            return Case(shape)
-        q, k, v = random_attention(
-            seed, shape.heads * shape.group, shape.heads, shape.kv_len, shape.d, np.dtype(shape.dtype),
-            t_q=shape.t_q, d_v=shape.d_v, sd=sd,
-        )  # fmt: skip
-        return Case(replace(shape, q=q, k=k, v=v))
-
-    return make
+    return make_case
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.faithful import FaithfulChunkGatedDeltaRule
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.kernel import ChunkGatedDeltaRule
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, Tiling, tiling, tiling_of_step
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, tiling, tiling_of_step
 from pytest_kernbench.simulator.errors import KernelError, LivelockError
 
-FAITHFUL = FaithfulChunkGatedDeltaRule
+from .seeded import FAITHFUL, FaithfulOneSliceMore, OneSliceMore, TwoBuffers, counting_beta, infinite
 
 
 def kinds(run: Any) -> set[str]:
@@ -94,12 +93,6 @@ def test_an_empty_sequence_leaves_its_final_state_unwritten(delta: Any) -> None:
 
 
 # 5: ScalarExp
-
-
-def infinite(inputs: Any) -> Any:
-    gates = inputs.g.copy()
-    gates[1] = -np.inf
-    return replace(inputs, g=gates)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -211,12 +204,6 @@ def test_all_the_rest_of_ub_leaves_nothing_for_the_runtime(delta: Any) -> None:
     delta.check(inputs, delta.call(inputs, spec=reserved))  # the mended host asks for what the core has
 
 
-class TwoBuffers(FAITHFUL):
-    """The constant changed in the kernel alone."""
-
-    BUFFER_NUM = 2
-
-
 @pytest.mark.adr("0311", "10.3")
 def test_a_second_buffer_that_the_host_does_not_know_of_overruns_ub(delta: Any) -> None:
     inputs, shape = delta.inputs((2,), dk=4, dv=4), Shape((2,), 1, 1, 4, 4)
@@ -224,16 +211,6 @@ def test_a_second_buffer_that_the_host_does_not_know_of_overruns_ub(delta: Any) 
     with pytest.raises(KernelError, match=r"UB has 262144 bytes, 4096 are taken, 260096 more were asked for"):
         delta.unchecked(inputs, shape, variant=TwoBuffers)
     delta.check(inputs, delta.call(inputs, tiling=tiling(shape, buffer_num=2)))
-
-
-class OneSliceMore(ChunkGatedDeltaRule):
-    """A later version, with beta in UB, which its host counts."""
-
-    MORE_SLICES = (("betaFp32", 64),)
-
-
-class FaithfulOneSliceMore(FAITHFUL, OneSliceMore):
-    """The same, behind a cursor that was not moved on."""
 
 
 @pytest.mark.adr("0311", "3.2")
@@ -248,7 +225,3 @@ def test_one_slice_more_lies_on_the_last_one(delta: Any) -> None:
     assert not mended.hazards
     assert kinds(faithful) == {"tiling-mismatch"}
     assert f"the host planned {plan.tmp_bytes} bytes, the kernel carved {plan.tmp_bytes - 256}" in str(faithful.hazards)
-
-
-def counting_beta(plan: Tiling) -> Tiling:
-    return replace(plan, tmp_bytes=plan.tmp_bytes + 256)

@@ -1,0 +1,1 @@
+"""The chunked gated delta rule: results, counts, properties, and what sees its faults."""
