@@ -18,7 +18,7 @@ import pytest_kernbench
 from pytest_kernbench import simulator
 from pytest_kernbench.mutation.mutants import Mutant
 
-FORMAT = 1
+FORMAT = 2
 KILLED, SURVIVED, EQUIVALENT, UNREACHED = "killed", "survived", "equivalent", "unreached"
 
 
@@ -54,6 +54,19 @@ class Verdict:
     tests: int
     by: str = ""
     how: str = ""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The tests that a mutant has passed, each with its key: those it had time for, or all there were.
+
+    `key` names the mutant and its source; `differs` is the first test whose runs were not those of the kernel as it is.
+    """
+
+    begun: str
+    key: str
+    passed: Mapping[str, str]
+    differs: str
 
 
 def name_of(*parts: object) -> str:
@@ -97,6 +110,7 @@ class Results:
         self.path = path
         self.learnt: dict[str, Learnt] = {}
         self.verdicts: dict[str, Verdict] = {}
+        self.begun: dict[str, Begun] = {}
         self._world = world()
         known = list(self._read())
         self._file: TextIO | None = None
@@ -113,21 +127,28 @@ class Results:
             return
         for entry in entries:
             if "mutant" in entry:
-                self.verdicts[entry["mutant"]] = Verdict(**entry)
+                self._take(Verdict(**entry))
             elif "test" in entry:
-                self.learnt[entry["test"]] = Learnt(**entry)
+                self._take(Learnt(**entry))
+            elif "begun" in entry:
+                self._take(Begun(**entry))
             yield entry
+
+    def _take(self, entry: Learnt | Verdict | Begun) -> None:
+        if isinstance(entry, Learnt):
+            self.learnt[entry.test] = entry
+        elif isinstance(entry, Verdict):
+            self.verdicts[entry.mutant] = entry
+        else:
+            self.begun[entry.begun] = entry
 
     def _begin(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps({"kernbench-mutate": FORMAT, "world": self._world}) + "\n", encoding="utf-8")
 
-    def add(self, entry: Learnt | Verdict) -> None:
+    def add(self, entry: Learnt | Verdict | Begun) -> None:
         """Keep what was found, at once."""
-        if isinstance(entry, Learnt):
-            self.learnt[entry.test] = entry
-        else:
-            self.verdicts[entry.mutant] = entry
+        self._take(entry)
         if self._file is None:
             self._file = self.path.open("a", encoding="utf-8")
             self._file.write("\n")  # ends a line that a killed run left half written
