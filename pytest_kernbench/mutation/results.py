@@ -97,9 +97,14 @@ def _content(file: Path) -> str:
 
 
 def world() -> str:
-    """Names the simulator and the fixtures that everything was found with."""
-    folders = [Path(pytest_kernbench.__file__).parent, Path(simulator.__file__).parent]
-    files = [*sorted(folders[0].glob("*.py")), *sorted(folders[1].rglob("*.py"))]
+    """Names the simulator, the fixtures and the operators that everything was found with.
+
+    Operators say which lines are watched: of a line that was not, it is not known whether a test reaches it.
+    """
+    plugin, mutation, devices = (
+        Path(each).parent for each in (pytest_kernbench.__file__, __file__, simulator.__file__)
+    )
+    files = [*sorted(plugin.glob("*.py")), *sorted(mutation.glob("*.py")), *sorted(devices.rglob("*.py"))]
     return name_of(FORMAT, *(_content(file) for file in files))
 
 
