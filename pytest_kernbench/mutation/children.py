@@ -29,13 +29,15 @@ PATIENCE = 0.5  # seconds between looks at the clock
 class Task:
     """Work for a child. `hear` is told each message; `limit` gives the seconds until the next one is overdue.
 
-    `over` is called at the end, with True if the child was killed for being late.
+    `over` is called at the end, with True if the child was killed for being late; `given_up` instead of it if the time
+    was up, or the run was interrupted, before that.
     """
 
     work: Work
     hear: Callable[[Message], None]
     limit: Callable[[], float]
     over: Callable[[bool], None]
+    given_up: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Pool:
     def run(self, more: Callable[[], Task | None], tick: Callable[[], None]) -> bool:
         """Do what `more` gives until it gives None with no child left; whether that was before `stop_at`.
 
-        Tasks that are under way then are given up without an `over`.
+        Tasks that are under way then are given up.
         """
         try:
             while True:
@@ -92,6 +94,7 @@ class Pool:
         finally:
             for child in list(self._children.values()):
                 self._end(child)
+                child.task.given_up()
 
     def _start(self, task: Task) -> None:
         pipe, child_end = os.pipe()

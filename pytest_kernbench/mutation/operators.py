@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import UnionType
 
+from pytest_kernbench.mutation import syntax
 from pytest_kernbench.mutation.syntax import (
     called,
     calls_within,
@@ -19,6 +21,7 @@ from pytest_kernbench.mutation.syntax import (
     plain_arguments,
     said,
     same,
+    text,
     with_argument,
 )
 
@@ -45,6 +48,8 @@ COUNTS: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Which arguments of a vector call say how many elements, lanes or repeats it takes."""
 WRITES_FIRST = {*COUNTS, "DataCopy", "assign"}
+ROWS = "DataCopyParams"
+"""What says how many rows of how many blocks a copy takes, and the gaps between them on either side."""
 
 DEPTHS = {"buffer_num", "num_buffers", "in_flight", "in_use", "stages", "num_stages"}
 LEADS = {"ahead", "recv_ahead"}  # depths that count from 0
@@ -65,6 +70,20 @@ class Around:
         while found is not None and said(found) == "PipeBarrier":
             found = self.after.get(found)
         return found
+
+    def given(self, value: ast.expr) -> Iterator[ast.expr]:
+        """What a variable is set to in its function, or a function of the same file returns; `value` itself first."""
+        yield value
+        for each in ast.walk(self._above(value, ast.Module if isinstance(value, ast.Call) else syntax.Function)):
+            if isinstance(each, ast.Assign) and isinstance(value, ast.Name) and value.id in map(text, each.targets):
+                yield each.value
+            elif isinstance(each, syntax.Function) and each.name == called(value):
+                yield from (it.value for it in ast.walk(each) if isinstance(it, ast.Return) and it.value is not None)
+
+    def _above(self, node: ast.AST, kind: type[ast.AST] | UnionType) -> ast.AST:
+        while not isinstance(node, kind) and node in self.above:
+            node = self.above[node]
+        return node
 
 
 Operator = Callable[[ast.AST, Around], Iterator[Edit]]
@@ -147,7 +166,7 @@ def off_by_one(node: ast.AST, around: Around) -> Iterator[Edit]:
     elif isinstance(node, ast.UnaryOp) and (down := _rounded_up(node)) is not None:
         yield {node: same(down)}
     elif isinstance(node, ast.Call):
-        yield from _each(node, _short_counts(node))
+        yield from _each(node, _short_counts(node, around))
 
 
 def _ranges(call: ast.Call) -> Iterator[ast.Call]:
@@ -174,14 +193,20 @@ def _rounded_up(node: ast.UnaryOp) -> ast.expr | None:
     return None
 
 
-def _short_counts(call: ast.Call) -> Iterator[ast.Call]:
-    counts = COUNTS.get(method(call), ())
-    if method(call) == "DataCopy":
-        counts = (2,)
-    less = BLOCK_ELEMENTS if method(call) == "DataCopy" else 1
+def _short_counts(call: ast.Call, around: Around) -> Iterator[ast.Call]:
+    less, counts = 1, COUNTS.get(method(call), ())
+    if method(call) == ROWS:
+        counts = (0, 1)
+    elif method(call) == "DataCopy" and plain_arguments(call, 3) and not _by_rows(call, around):
+        less, counts = BLOCK_ELEMENTS, (2,)
     for index in counts:
         if plain_arguments(call, index + 1):
             yield with_argument(call, index, expression(f"count - {less}", count=call.args[index]))
+
+
+def _by_rows(copy: ast.Call, around: Around) -> bool:
+    """Whether the size of a copy is no count of elements."""
+    return any(method(each) == ROWS for each in around.given(copy.args[2]))
 
 
 def drop_bound(node: ast.AST, around: Around) -> Iterator[Edit]:
@@ -217,16 +242,21 @@ def shift_address(node: ast.AST, around: Around) -> Iterator[Edit]:
     elif name == "rows" and plain_arguments(node, 3):
         yield {node: with_argument(node, 1, expression("first + count", first=node.args[1], count=node.args[2]))}
     elif name == "DataCopy" and plain_arguments(node, 3):
+        count = ast.Constant(BLOCK_ELEMENTS) if _by_rows(node, around) else node.args[2]
         for each in node.args[:2]:
             if isinstance(each, ast.Subscript):
-                further = expression("at + count", at=each.slice, count=node.args[2])
+                further = expression("at + count", at=each.slice, count=count)
                 yield {each: ast.Subscript(same(each.value), further, ast.Load())}
     elif name == "GetWithOffset" and plain_arguments(node, 3):
         yield {node: with_argument(node, 2, expression(f"offset + {BLOCK_BYTES}", offset=node.args[2]))}
     elif name == "SetGlobalBuffer" and plain_arguments(node, 2):
         yield {node: with_argument(node, 0, expression("base + size", base=node.args[0], size=node.args[1]))}
-    elif name == "GetValue" and plain_arguments(node, 1):
+    elif name in ("GetValue", "SetValue") and plain_arguments(node, 1):
         yield {node: with_argument(node, 0, expression("at + 1", at=node.args[0]))}
+    elif name == ROWS:
+        for index in (2, 3):  # the gap of the source, and of the target, in blocks
+            if plain_arguments(node, index + 1):
+                yield {node: with_argument(node, index, expression("gap + 1", gap=node.args[index]))}
 
 
 def freeze_address(node: ast.AST, around: Around) -> Iterator[Edit]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_kernbench.mutation.judgement import Judgement
 from pytest_kernbench.mutation.mutants import Mutant
 from pytest_kernbench.mutation.results import EQUIVALENT, KILLED, SURVIVED, UNREACHED, Verdict
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_kernbench.mutation.session import State
 
 EVERY = 10.0  # seconds between two lines of progress
+LONG = 30.0  # seconds after which a mutant is named that is still being tried
 MOST_CLAUSES = 12
 
 
@@ -75,6 +77,16 @@ class Progress:
             minutes = (now - self._began) / 60
             tried = f"{state.tried} of {self._waiting} tried, {state.tried / minutes:.0f} a minute"
             self._line(f"  {tried}: {_counts(state)}")
+            for line in long_trials(state.under_way.values(), now):
+                self._line(line)
+
+
+def long_trials(under_way: Iterable[Judgement], now: float) -> Iterator[str]:
+    """A line for each mutant that holds the run up: it is likely to survive."""
+    for each in under_way:
+        if now - each.began >= LONG:
+            passed = f"{len(each.passed)} of {len(each.tests)} tests passed"
+            yield f"    for {now - each.began:.0f} s: {each.mutant.id}, {passed}"
 
 
 def _counts(state: State) -> str:
@@ -158,7 +170,7 @@ def scores(state: State) -> Iterator[str]:
     yield f"{'all':{width}}  {_score_line(list(state.verdicts.values()))}"
     left = len(state.mutants) - len(state.verdicts) - len(state.broken)
     if left or not state.in_time:
-        yield f"time is up: {left} mutants were not tried; run again to go on"
+        yield f"stopped: {left} mutants were not tried to the end; run again to go on"
     rate = f", {60 * state.tried / state.seconds:.0f} a minute" if state.seconds else ""
     yield f"{state.tried} mutants tried in {state.seconds:.0f} s{rate}, the others were known"
 

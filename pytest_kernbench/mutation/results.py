@@ -18,7 +18,7 @@ import pytest_kernbench
 from pytest_kernbench import simulator
 from pytest_kernbench.mutation.mutants import Mutant
 
-FORMAT = 1
+FORMAT = 2
 KILLED, SURVIVED, EQUIVALENT, UNREACHED = "killed", "survived", "equivalent", "unreached"
 
 
@@ -56,6 +56,19 @@ class Verdict:
     how: str = ""
 
 
+@dataclass(frozen=True)
+class Begun:
+    """The tests that a mutant has passed, each with its key: those it had time for, or all there were.
+
+    `key` names the mutant and its source; `differs` is the first test whose runs were not those of the kernel as it is.
+    """
+
+    begun: str
+    key: str
+    passed: Mapping[str, str]
+    differs: str
+
+
 def name_of(*parts: object) -> str:
     """Names some values: the same for equal ones."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
@@ -84,9 +97,14 @@ def _content(file: Path) -> str:
 
 
 def world() -> str:
-    """Names the simulator and the fixtures that everything was found with."""
-    folders = [Path(pytest_kernbench.__file__).parent, Path(simulator.__file__).parent]
-    files = [*sorted(folders[0].glob("*.py")), *sorted(folders[1].rglob("*.py"))]
+    """Names the simulator, the fixtures and the operators that everything was found with.
+
+    Operators say which lines are watched: of a line that was not, it is not known whether a test reaches it.
+    """
+    plugin, mutation, devices = (
+        Path(each).parent for each in (pytest_kernbench.__file__, __file__, simulator.__file__)
+    )
+    files = [*sorted(plugin.glob("*.py")), *sorted(mutation.glob("*.py")), *sorted(devices.rglob("*.py"))]
     return name_of(FORMAT, *(_content(file) for file in files))
 
 
@@ -97,6 +115,7 @@ class Results:
         self.path = path
         self.learnt: dict[str, Learnt] = {}
         self.verdicts: dict[str, Verdict] = {}
+        self.begun: dict[str, Begun] = {}
         self._world = world()
         known = list(self._read())
         self._file: TextIO | None = None
@@ -113,21 +132,28 @@ class Results:
             return
         for entry in entries:
             if "mutant" in entry:
-                self.verdicts[entry["mutant"]] = Verdict(**entry)
+                self._take(Verdict(**entry))
             elif "test" in entry:
-                self.learnt[entry["test"]] = Learnt(**entry)
+                self._take(Learnt(**entry))
+            elif "begun" in entry:
+                self._take(Begun(**entry))
             yield entry
+
+    def _take(self, entry: Learnt | Verdict | Begun) -> None:
+        if isinstance(entry, Learnt):
+            self.learnt[entry.test] = entry
+        elif isinstance(entry, Verdict):
+            self.verdicts[entry.mutant] = entry
+        else:
+            self.begun[entry.begun] = entry
 
     def _begin(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps({"kernbench-mutate": FORMAT, "world": self._world}) + "\n", encoding="utf-8")
 
-    def add(self, entry: Learnt | Verdict) -> None:
+    def add(self, entry: Learnt | Verdict | Begun) -> None:
         """Keep what was found, at once."""
-        if isinstance(entry, Learnt):
-            self.learnt[entry.test] = entry
-        else:
-            self.verdicts[entry.mutant] = entry
+        self._take(entry)
         if self._file is None:
             self._file = self.path.open("a", encoding="utf-8")
             self._file.write("\n")  # ends a line that a killed run left half written

@@ -20,9 +20,9 @@ import pytest
 from pytest_kernbench import marks
 from pytest_kernbench.mutation import report, sources, survivors, trial
 from pytest_kernbench.mutation.children import Message, Pool, Say, Task
+from pytest_kernbench.mutation.judgement import Judgement
 from pytest_kernbench.mutation.mutants import Mutant, mutants_of
 from pytest_kernbench.mutation.results import (
-    EQUIVALENT,
     KILLED,
     SURVIVED,
     UNREACHED,
@@ -34,9 +34,6 @@ from pytest_kernbench.mutation.results import (
     test_key,
 )
 from pytest_kernbench.mutation.watching import Probes
-
-FIRST_LIMIT = 120.0  # seconds for a child to be ready
-PATIENT, SLOWER = 10.0, 10.0  # a test of a mutant may take 10 s and 10 times what it takes of the kernel
 
 Live = Mapping[str, list[FunctionType]]
 """By file, the functions there are."""
@@ -95,6 +92,7 @@ class State:
     failing: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     explained: dict[str, survivors.Survivor] = field(default_factory=dict)
+    under_way: dict[str, Judgement] = field(default_factory=dict)
     in_time: bool = True
     seconds: float = 0.0
     tried: int = 0
@@ -285,68 +283,46 @@ class MutationRun:
         return sorted(self.state.tests_of[mutant.id], key=cost)
 
     def _trial(self, session: pytest.Session, mutant: Mutant, live: Live, results: Results) -> Task:
-        tests, file = self._ordered(mutant), self.state.files[mutant.module]
-        judgement = Judgement(mutant, {each: self.state.learnt[each] for each in tests})
+        tests, file = {each: self.state.learnt[each] for each in self._ordered(mutant)}, self.state.files[mutant.module]
+        begun = results.begun.get(mutant.id)
+        known = begun if begun is not None and begun.key == self._key(mutant) else None
+        judgement = self.state.under_way[mutant.id] = Judgement(mutant, tests, known)
+        left = judgement.left
 
         def work(say: Say) -> None:
-            trial.judge(session, mutant, file, live[file], [self._items[each] for each in tests], say)
+            trial.judge(session, mutant, file, live[file], [self._items[each] for each in left], say)
 
         def over(late: bool) -> None:
             judgement.end(late)
-            self.state.tried += 1
-            if judgement.broke:
-                self.state.broken[mutant.id] = judgement.broke
-                return
-            verdict = self._verdict(mutant, judgement.state, judgement.by, judgement.how)
-            self._kills[mutant.module, verdict.by] += 1
-            self.state.verdicts[mutant.id] = verdict
-            results.add(verdict)
+            self._judged(judgement, results)
 
-        return Task(work, judgement.hear, judgement.limit, over)
+        def given_up() -> None:
+            if judgement.state or judgement.broke:
+                self._judged(judgement, results)
+            else:
+                results.add(judgement.so_far(self._key(mutant)))
+
+        return Task(work, judgement.hear, judgement.limit, over, given_up)
+
+    def _judged(self, judgement: Judgement, results: Results) -> None:
+        mutant = judgement.mutant
+        del self.state.under_way[mutant.id]
+        self.state.tried += 1
+        if judgement.broke:
+            self.state.broken[mutant.id] = judgement.broke
+            return
+        if judgement.state != KILLED:
+            results.add(judgement.so_far(self._key(mutant)))  # a new test will be the only one to run
+        verdict = self._verdict(mutant, judgement.state, judgement.by, judgement.how)
+        self._kills[mutant.module, verdict.by] += 1
+        self.state.verdicts[mutant.id] = verdict
+        results.add(verdict)
 
     def _conclude(self) -> None:
         state = self.state
         modules = set(state.files) if not self.options.only else {each.module for each in state.mutants.values()}
         every = {each.id: each for name in modules for each in mutants_of(_text(state.files[name]), name)}
         state.stale = list(survivors.stale(state.explained, every, state.verdicts, modules))
-
-
-class Judgement:
-    """What the tests say of one mutant, as it arrives."""
-
-    def __init__(self, mutant: Mutant, tests: dict[str, Learnt]) -> None:
-        self.mutant, self.tests = mutant, tests
-        self.state, self.by, self.how, self.broke = "", "", "", ""
-        self._differs, self._now = "", ""
-        self._left = set(tests)
-
-    def hear(self, message: Message) -> None:
-        if "start" in message:
-            self._now = message["start"]
-        elif "broke" in message:
-            self.broke = message["broke"]
-        else:
-            test = message["test"]
-            self._left.discard(test)
-            if message["result"] != "passed" or message["seen"] != self.tests[test].seen:
-                self._differs = self._differs or test
-            if message["result"] == "failed":
-                self.state, self.by, self.how = KILLED, test, message["how"]
-
-    def limit(self) -> float:
-        """Seconds that the next message may take."""
-        return PATIENT + SLOWER * self.tests[self._now].seconds if self._now else FIRST_LIMIT
-
-    def end(self, late: bool) -> None:
-        """The child is gone."""
-        if self.state or self.broke:
-            return
-        if late or self._left:
-            how = f"no end within {self.limit():.0f} s" if late else "its process died"
-            self.state, self.by, self.how = KILLED, self._now or next(iter(self.tests)), how
-        else:
-            self.state = SURVIVED if self._differs else EQUIVALENT
-            self.how = f"runs differ in {self._differs}" if self._differs else ""
 
 
 def _matches(name: str, pattern: str) -> bool:

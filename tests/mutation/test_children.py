@@ -20,7 +20,13 @@ class Heard:
     def __init__(self, *works: Callable[[Say], None], limit: float = 30.0) -> None:
         self.messages: list[Message] = []
         self.late: list[bool] = []
-        self._tasks = [Task(work, self.messages.append, lambda: limit, self.late.append) for work in works]
+        self.given_up = 0
+        self._tasks = [
+            Task(work, self.messages.append, lambda: limit, self.late.append, self._give_up) for work in works
+        ]
+
+    def _give_up(self) -> None:
+        self.given_up += 1
 
     def run(self, size: int = 1, stop_at: float = math.inf) -> bool:
         return Pool(size, stop_at).run(lambda: self._tasks.pop(0) if self._tasks else None, lambda: None)
@@ -65,7 +71,7 @@ def test_one_that_is_late_is_killed_with_all_it_left_and_the_next_runs() -> None
     heard = Heard(sleeping, counting, limit=0.3)
 
     assert heard.run()
-    assert heard.late == [True, False]
+    assert (heard.late, heard.given_up) == ([True, False], 0)
     with pytest.raises(ProcessLookupError):
         os.kill(heard.messages[0]["pid"], 0)
     assert not Path(heard.messages[0]["folder"]).exists()
@@ -83,5 +89,5 @@ def test_when_the_time_is_up_nothing_more_is_begun_and_nothing_judged() -> None:
     heard = Heard(sleeping, counting)
 
     assert not heard.run(stop_at=time.monotonic() + 0.2)
-    assert heard.late == []
+    assert (heard.late, heard.given_up) == ([], 1)
     assert all("number" not in each for each in heard.messages)

@@ -105,6 +105,62 @@ def test_what_was_found_of_other_source_or_weaker_tests_does_not_hold(kernels: p
     assert all(":off-by-one:" in name for name in verdicts(kernels))
 
 
+INTERRUPTING = """
+import os, signal, time
+
+def test_quick(run_kernel, ahbm_chip):
+    note("quick")
+    test_it_runs(run_kernel, ahbm_chip)
+
+def test_last(run_kernel, ahbm_chip):
+    note("last")
+    if os.environ.get("STOP"):
+        time.sleep(0.5)
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(60)
+    time.sleep(0.1)
+    test_it_runs(run_kernel, ahbm_chip)
+
+def note(name):
+    with open("ran.txt", "a") as file:
+        print(name, file=file)
+"""
+
+
+def test_a_mutant_that_is_given_up_goes_on_from_the_tests_it_has_passed(
+    kernels: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels.makepyfile(test_weak=WEAK + INTERRUPTING)
+    ran, only = kernels.path / "ran.txt", ("--kernbench-mutate-only", "my_kernels:decay:off-by-one:1")
+    mutate(kernels, "--kernbench-mutate-only", "none")  # learns
+    ran.unlink()
+
+    monkeypatch.setenv("STOP", "1")
+    stopped = mutate(kernels, *only)
+    assert stopped.ret == pytest.ExitCode.INTERRUPTED
+    stopped.stdout.fnmatch_lines(["stopped: 1 mutants were not tried to the end; run again to go on"])
+    monkeypatch.delenv("STOP")
+    result = mutate(kernels, *only)
+
+    assert ran.read_text().split() == ["quick", "last", "last"]
+    assert verdicts(kernels) == {only[1]: "survived"}
+    result.stdout.fnmatch_lines(["    runs differ in test_weak.py::*", "    none of 3 tests that reach it noticed*"])
+
+
+def test_after_a_new_test_a_survivor_is_tried_with_that_alone(kernels: pytest.Pytester) -> None:
+    kernels.makepyfile(test_weak=WEAK + INTERRUPTING)
+    only = ("--kernbench-mutate-only", "my_kernels:decay:off-by-one:1")
+    mutate(kernels, *only)
+    (kernels.path / "ran.txt").unlink()
+
+    slower = STRONG.replace("    run = ", "    __import__('time').sleep(0.5)\n    run = ")  # else it would be the first
+    kernels.makepyfile(test_strong=slower)
+    mutate(kernels, *only)
+
+    assert verdicts(kernels) == {only[1]: "killed"}
+    assert not (kernels.path / "ran.txt").exists()
+
+
 def test_two_processes_find_what_one_does(kernels: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     some = ("--kernbench-mutate-only", "off-by-one", "--kernbench-mutate-only", "*:decay:*-address:*")
@@ -153,7 +209,7 @@ def test_a_mutant_that_never_ends_is_killed(kernels: pytest.Pytester) -> None:
             def test_it_runs(run_kernel, ahbm_chip):
                 run_kernel(spin, ahbm_chip.tensor("y", (8, 64)), on=ahbm_chip)
             """,
-        conftest="from pytest_kernbench.mutation import session\nsession.PATIENT = 1.0\n",
+        conftest="from pytest_kernbench.mutation import judgement\njudgement.PATIENT = 1.0\n",
     )
     mutate(kernels, "--kernbench-mutate-only", "swap-operands")  # 1 - n: -2, 3, -2, ...
 

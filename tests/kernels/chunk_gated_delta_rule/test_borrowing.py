@@ -62,3 +62,15 @@ def test_what_a_borrower_left_is_not_the_owners(delta: Any, variant: Any, owner:
     mended = delta.unchecked(inputs, shape, tiling=plan)
     assert not mended.run.hazards
     delta.check(inputs, mended)
+
+
+@pytest.mark.adr("0311", "4.1")
+@pytest.mark.parametrize(("dv", "too_narrow"), [(16, True), (32, False)])
+def test_k_is_staged_in_kcumdecay_only_where_a_tile_is_too_narrow(delta: Any, dv: int, too_narrow: bool) -> None:
+    """A row of 64 halves just fits in 32 floats of a tile; then nobody has written what `ComputeKBeta` left out."""
+    inputs, shape = delta.inputs((2,), dk=64, dv=dv), Shape((2,), 1, 1, 64, dv)
+    plan = tiling_of_step(shape, dv, cores=1)
+    found = delta.unchecked(inputs, shape, variant=KeysNotScaled, tiling=plan).run.hazards
+
+    assert any("as kCumdecayFp32 what keyStaging" in hazard.message for hazard in found) == too_narrow
+    assert found

@@ -44,6 +44,41 @@ def test_the_race_is_wrong_by_value_under_some_schedule(delta: Any) -> None:
     assert any(each.out.tobytes() != right.out.tobytes() for each in late)
 
 
+class ProductsAreThere:
+    """An `asc` that says the barrier which is missing."""
+
+    def __init__(self, asc: Any) -> None:
+        self.asc = asc
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.asc, name)
+
+    def Mul(self, *operands: Any) -> None:
+        self.asc.Mul(*operands)
+        self.asc.PipeBarrier(self.asc.PIPE_V)
+
+
+class SumsInPlace(FAITHFUL):
+    """Half of the fault: the sums fall on the products, after these."""
+
+    def DotFp32(self, one: Any, other: Any) -> Any:
+        asc, self.asc = self.asc, ProductsAreThere(self.asc)
+        try:
+            return super().DotFp32(one, other)
+        finally:
+            self.asc = asc
+
+
+@pytest.mark.adr("0311", "6.2")
+@pytest.mark.parametrize("dk", [64, 80, 128])
+def test_with_the_barrier_alone_the_sums_are_right_where_the_unit_reads_before_it_writes(delta: Any, dk: int) -> None:
+    inputs, shape = delta.inputs((2,), dk=dk, dv=1), Shape((2,), 1, 1, dk, 1)
+    outcome, right = (delta.unchecked(inputs, shape, variant=each) for each in (SumsInPlace, None))
+
+    assert kinds(outcome.run) == {"illegal-overlap"}
+    assert (outcome.out.tobytes(), outcome.final_state.tobytes()) == (right.out.tobytes(), right.final_state.tobytes())
+
+
 def test_narrow_keys_have_no_sums_to_race(delta: Any) -> None:
     inputs = delta.inputs((3,), dk=16, dv=16)
     outcome = delta.unchecked(inputs, Shape((3,), 1, 1, 16, 16), variant=FAITHFUL)

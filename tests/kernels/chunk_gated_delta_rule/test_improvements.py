@@ -119,6 +119,22 @@ def test_the_state_is_one_dma_either_way(delta: Any, dv: int) -> None:
     assert copies(better, "workspace") == 2 * chunk_ends
 
 
+@pytest.mark.adr("0311", "11.3", "11.5")
+@pytest.mark.parametrize("options", [*((each,) for each in ALL), ALL], ids="+".join)
+def test_no_option_changes_a_bit_of_two_tiles(delta: Any, options: tuple[str, ...]) -> None:
+    """One after the other, the second narrower: rows of the state lie further apart in GM than in UB."""
+    lengths, shape = (9,), Shape((9,), 1, 1, 4, 48)
+    inputs = delta.inputs(lengths, dk=4, dv=48)
+    ub = improved(shape, *options, chunk=8).tiling.used_bytes - 32
+    better = improved(shape, *options, chunk=8, ub=ub, cores=1)
+    assert (better.tiling.v_step, better.tiling.tiles, better.tiling.block_dim) == (32, 2, 1)
+
+    plain = delta.call(inputs, tiling=tiling(shape, chunk=8))
+    done = delta.call(inputs, **better._asdict(), spec={"ub_usable": ub, "cores": 1})
+
+    assert (done.out.tobytes(), done.final_state.tobytes()) == (plain.out.tobytes(), plain.final_state.tobytes())
+
+
 @pytest.mark.adr("0311", "11.4")
 def test_a_resident_state_makes_no_round_trip(delta: Any) -> None:
     _, plain = call(delta)
@@ -172,6 +188,15 @@ def test_cheap_rewrites_leave_out_what_the_form_says(delta: Any) -> None:
 def test_the_tile_that_128_by_128_is_left(options: tuple[str, ...], v_step: int, tiles: int, used: int) -> None:
     plan = improved(Shape((64,), 16, 32, 128, 128), *options).tiling
     assert (plan.v_step, plan.tiles, plan.used_bytes) == (v_step, tiles, used)
+
+
+@pytest.mark.adr("0311", "11.1")
+@pytest.mark.parametrize("options", [(), ("double-buffer",)], ids=str)
+def test_the_queue_out_has_the_buffers_that_the_host_counts(delta: Any, options: tuple[str, ...]) -> None:
+    """Slices get what they leave: with a buffer less, some bytes would be nobody's."""
+    _, done = call(delta, *options, lengths=(2,))
+
+    assert done.run.scratch_high_water == UB_BYTES
 
 
 @given(

@@ -138,6 +138,13 @@ def test_the_shapes_of_the_table(ub: int, dk: int, dv: int, hv: int, v_step: int
 
 
 @pytest.mark.adr("0311", "3.1")
+def test_a_tile_that_fills_ub_to_the_last_byte_fits() -> None:
+    shape, filled = shape_of(128, 128, 32), 247_296
+
+    assert [tiling(shape, ub=ub).v_step for ub in (filled, filled - 1)] == [128, 112]
+
+
+@pytest.mark.adr("0311", "3.1")
 def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
     with pytest.raises(ValueError, match=r"a tile of 16 columns takes 199168 bytes of UB, which has 196608"):
         tiling(shape_of(256, 256, 32), ub=196_608)
