@@ -26,11 +26,13 @@ if TYPE_CHECKING:
         KernelError,
         LaunchError,
         LivelockError,
+        LogFileError,
         SimError,
     )
     from pytest_kernbench.simulator.memory.layout import RowMajor, TileBlocked
     from pytest_kernbench.simulator.ops.log import OpLog
     from pytest_kernbench.simulator.ops.retime import Retimed, retime
+    from pytest_kernbench.simulator.ops.stored import read_log
 
 __all__ = [
     "AhbmChip",
@@ -43,6 +45,7 @@ __all__ = [
     "KernelError",
     "LaunchError",
     "LivelockError",
+    "LogFileError",
     "OpLog",
     "Retimed",
     "RowMajor",
@@ -50,6 +53,7 @@ __all__ = [
     "SimError",
     "TileBlocked",
     "Timing",
+    "read_log",
     "retime",
 ]
 
@@ -64,6 +68,7 @@ _HOME = {
     "Run": "device",
     "TileBlocked": "memory.layout",
     "Timing": "ahbm.timing",
+    "read_log": "ops.stored",
     "retime": "ops.retime",
 }
 

@@ -114,8 +114,9 @@ class OpLog:
         self.header: dict[str, str] = {}
         self.programs: list[str] = []
         self.pes: list[int] = []  # the PE that runs each program
+        self.has_syncs = False  # whether flags and barriers have rows
         self.layout: dict[str, int] = {}  # the spec's numbers that decide which rows there are and what they move
-        self.places = Interned()  # (code, instruction) of the author's calls
+        self.places = Interned()  # (code, instruction) of the author's calls, or the lines themselves
         self.regions.id("")
 
     def __len__(self) -> int:
@@ -145,7 +146,10 @@ class OpLog:
 
     def site(self, id: int) -> Site:
         """The source line of a site."""
-        code, instruction = self.places.values[id]
+        place = self.places.values[id]
+        if isinstance(place, Site):
+            return place
+        code, instruction = place
         line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
         return Site(code.co_filename, line or code.co_firstlineno, code.co_name)
 
