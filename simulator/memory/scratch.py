@@ -47,6 +47,7 @@ class Scratch:
         for allocation in allocations:
             allocation.alive = False
             allocation.ended = site
+            allocation.fetched = allocation.taint = None  # they lead back to it, and the collector rests during a run
 
     def in_innermost(self, allocation: Allocation) -> bool:
         """Whether the innermost scope allocated it."""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -28,14 +29,20 @@ KEY = b"kernbench"
 SUFFIX = ".parquet"
 PART = ".part"  # behind the name of a file that is not finished
 
-# Columns that are numbers, by name; in those of the second line NONE is null.
-PLAIN = {"issue": columns.ISSUE, "bytes": columns.BYTES, "charged": columns.CHARGED, "work": columns.WORK}
-OPTIONAL = {
+ORDER = (
+    "row", "kernel", "unit", "name", "region", "issue", "start", "free", "end", "bytes", "charged", "work", "shape",
+    "reads", "writes", "file", "line", "function", "after", "peer", "message", "parent", "route", "runs", "program",
+    "site", "first_operand",
+)  # fmt: skip
+WORDS = {"unit": columns.UNIT, "name": columns.NAME, "region": columns.REGION}
+NUMBERS = {
+    "issue": columns.ISSUE, "bytes": columns.BYTES, "charged": columns.CHARGED, "work": columns.WORK,
+    "runs": columns.RUNS, "program": columns.PROGRAM, "site": columns.SITE, "first_operand": columns.OPERANDS,
+}  # fmt: skip
+OPTIONAL = {  # NONE is null
     "start": columns.START, "free": columns.FREE, "end": columns.END, "after": columns.AFTER, "peer": columns.PEER,
     "message": columns.MESSAGE, "parent": columns.PARENT, "route": columns.ROUTE,
 }  # fmt: skip
-COUNTED = {"runs": columns.RUNS, "program": columns.PROGRAM, "site": columns.SITE, "first_operand": columns.OPERANDS}
-WORDS = {"unit": columns.UNIT, "name": columns.NAME, "region": columns.REGION}
 
 
 @dataclass(frozen=True)
@@ -46,10 +53,16 @@ class Piece:
     table: Ints
     operands: Ints
 
-    @property
+    @cached_property
     def counts(self) -> Ints:
         """How many operands each row has."""
         found: Ints = self.table[:, columns.READS] + self.table[:, columns.WRITES]
+        return found
+
+    @cached_property
+    def begins(self) -> Ints:
+        """Where in `operands` those of each row begin."""
+        found: Ints = np.cumsum(self.counts) - self.counts
         return found
 
 
@@ -182,30 +195,27 @@ class LogFile:
 
     def _table(self, log: OpLog, piece: Piece) -> Any:
         """The piece in the file's columns."""
-        table = piece.table.astype(np.int32)
-        made = {"row": self._pa.array(piece.numbers)}
-        made["kernel"] = self._words(table[:, columns.PROGRAM], log.programs)
+        pa, table = self._pa, piece.table.astype(np.int32)
+        made = {name: pa.array(table[:, column]) for name, column in NUMBERS.items()}
+        for name, column in OPTIONAL.items():
+            made[name] = pa.array(table[:, column], mask=table[:, column] == NONE)
         for name, column in WORDS.items():
             made[name] = self._words(table[:, column], getattr(log, name + "s").values)
-        for name, column in (PLAIN | OPTIONAL).items():
-            mask = table[:, column] == NONE if name in OPTIONAL else None
-            made[name] = self._pa.array(table[:, column], mask=mask)
+        made |= {"row": pa.array(piece.numbers), "kernel": self._words(table[:, columns.PROGRAM], log.programs)}
         made["shape"] = self._words(table[:, columns.SHAPE], [_shape(each) for each in log.shapes.values])
-        made |= self._operands(log, piece)
-        sites = [log.site(id) for id in range(len(log.places.values))]
-        for name in ("file", "line", "function"):
-            made[name] = self._of_sites([getattr(each, name) for each in sites], table[:, columns.SITE])
-        for name, column in COUNTED.items():
-            made[name] = self._pa.array(table[:, column])
-        return self._pa.table(made)
+        made |= self._sites(log, table[:, columns.SITE]) | self._operands(log, piece)
+        return pa.table({name: made[name] for name in ORDER})
 
-    def _of_sites(self, values: Sequence[Any], sites: Ints) -> Any:
-        """Numbers, or words that are listed once."""
-        if not any(isinstance(each, str) for each in values):
-            return self._pa.array(np.array(values or [0], np.int32)[sites])
-        known = list(dict.fromkeys(values))
-        number = {value: at for at, value in enumerate(known)}
-        return self._words(np.array([number[value] for value in values], np.int32)[sites], known)
+    def _sites(self, log: OpLog, ids: Ints) -> dict[str, Any]:
+        """Columns `file`, `line` and `function`."""
+        sites = [log.site(id) for id in range(len(log.places.values))]
+        lines = np.array([each.line for each in sites], np.int32)
+        made = {"line": self._pa.array(lines[ids])}
+        for name in ("file", "function"):
+            words = [getattr(each, name) for each in sites]
+            known = list(dict.fromkeys(words))
+            made[name] = self._words(np.array([known.index(word) for word in words], np.int32)[ids], known)
+        return made
 
     def _words(self, ids: Ints, values: Sequence[str]) -> Any:
         """Strings by number; NONE is null."""
@@ -214,9 +224,8 @@ class LogFile:
 
     def _operands(self, log: OpLog, piece: Piece) -> dict[str, Any]:
         """Columns `reads` and `writes`: lists of (tensor, offset, size)."""
-        counts = piece.counts
-        place = np.arange(len(piece.operands)) - np.repeat(np.cumsum(counts) - counts, counts)
-        read = place < np.repeat(piece.table[:, columns.READS], counts)
+        place = np.arange(len(piece.operands)) - np.repeat(piece.begins, piece.counts)
+        read = place < np.repeat(piece.table[:, columns.READS], piece.counts)
         sides = {"reads": (columns.READS, read), "writes": (columns.WRITES, ~read)}
         return {
             name: self._ranges(log, piece.operands[chosen], piece.table[:, count])
@@ -291,7 +300,7 @@ class LogReader:
         read = self._file.read_row_group(number)
         numbers = read["row"].to_numpy()
         table = np.full((len(numbers), WIDTH), NONE, np.int64)
-        for name, column in (PLAIN | OPTIONAL | COUNTED).items():
+        for name, column in (NUMBERS | OPTIONAL).items():
             table[:, column] = read[name].fill_null(NONE).to_numpy()
         for name, column in {**WORDS, "shape": columns.SHAPE}.items():
             table[:, column] = self._numbers(read[name].combine_chunks(), self._ids[name])

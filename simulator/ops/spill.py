@@ -21,8 +21,8 @@ from pytest_kernbench.simulator.ops.parquet import LogFile, Piece, ranges
 from pytest_kernbench.simulator.ops.stored import read_log
 from pytest_kernbench.simulator.ops.window import Window
 
-GROUP = 1 << 16  # rows that are written at once
-KEPT = 1 << 12  # newest rows that stay when a group leaves: most of them are in flight
+GROUP = 1 << 14  # rows that are written at once
+KEPT = 1 << 11  # newest rows that stay when a group leaves: most of them are in flight
 
 
 class Leaving(Protocol):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import os
 from array import array
+from bisect import bisect_left
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ class StoredLog(OpLog):
         del self.cells, self.operand_cells  # read when they are asked for
         self._reader = reader
         self._pieces: dict[int, Piece] = {}  # by number of the group; the last one used is the last
+        self._lasts = [*accumulate((last for _, last in reader.spans), max)]
         self.about = about = reader.about
         self.header, self.layout = about["header"], about["layout"]
         self.programs, self.pes = about["programs"], about["pes"]
@@ -67,7 +70,7 @@ class StoredLog(OpLog):
     def _where(self, piece: Piece, conditions: dict[str, object]) -> tuple[Ints, Ints]:
         """The numbers and cells of the rows of a piece that meet the conditions."""
         table = piece.table.copy()
-        table[:, OPERANDS] = np.cumsum(piece.counts) - piece.counts
+        table[:, OPERANDS] = piece.begins
         chosen = self._in_memory(table, piece.operands).where(**conditions).index
         return piece.numbers[chosen], piece.table[chosen]
 
@@ -89,17 +92,19 @@ class StoredLog(OpLog):
 
     def _operand_cells(self, cells: Any) -> list[tuple[int, int, int]]:
         piece, at = self._find(cells[OPERANDS])
-        first = int(piece.counts[:at].sum())
-        return [(label, offset, size) for label, offset, size in piece.operands[first:][: piece.counts[at]].tolist()]
+        first = int(piece.begins[at])
+        found = piece.operands[first : first + int(piece.counts[at])].tolist()
+        return [(label, offset, size) for label, offset, size in found]
 
     def _find(self, row: int) -> tuple[Piece, int]:
         """The piece that has a row, and where in it."""
-        groups = [number for number, (first, last) in enumerate(self._reader.spans) if first <= row <= last]
-        for number in sorted(groups, key=lambda number: number not in self._pieces):
-            piece = self._piece(number)
-            at = int(np.searchsorted(piece.numbers, row))
-            if at < len(piece.numbers) and piece.numbers[at] == row:
-                return piece, at
+        first = bisect_left(self._lasts, row)
+        for number, (begin, end) in enumerate(self._reader.spans[first:], first):
+            if begin <= row <= end:
+                piece = self._piece(number)
+                at = int(piece.numbers.searchsorted(row))
+                if piece.numbers[at] == row:
+                    return piece, at
         raise LogFileError(f"{self._reader.path} has no row {row}, though it says that it has {len(self)}")
 
     def _piece(self, number: int) -> Piece:
