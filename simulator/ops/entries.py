@@ -81,7 +81,7 @@ class Reading:
         self._rows = log.table().tolist()
         self._operands = log.operand_table().tolist()
         self._depth: list[int] = []
-        self._order: list[int] = []  # of a row among the rows of its program with its name and region
+        self._order = self._orders()  # of a row among the rows of its program with its name and region
         self._said: Counter[tuple[int, int, int]] = Counter()
         self._received: dict[tuple[int, int], int] = {}  # newest message a program has asked another for
         for cells in self._rows:
@@ -92,12 +92,20 @@ class Reading:
         found = [[self.templates[said.template].at(said.offsets) for said in rows] for rows in self.programs]
         return dict(zip(self.log.programs, found, strict=True))
 
+    def _orders(self) -> list[int]:
+        """Known before anything is read: what a row waited for may be said later, as a flag's Set behind its Wait."""
+        said: Counter[tuple[int, int, int]] = Counter()
+        found = []
+        for cells in self._rows:
+            group = (cells[columns.PROGRAM], cells[columns.NAME], cells[columns.REGION])
+            found.append(said[group])
+            said[group] += 1
+        return found
+
     def _read(self, cells: list[int]) -> None:
         parent, program = cells[columns.PARENT], cells[columns.PROGRAM]
         self._depth.append(0 if parent == NONE else self._depth[parent] + 1)
-        group = (program, cells[columns.NAME], cells[columns.REGION])
-        self._order.append(self._said[group])
-        self._said[group] += 1
+        self._said[program, cells[columns.NAME], cells[columns.REGION]] += 1
         if cells[columns.MESSAGE] != NONE and self.log.names.values[cells[columns.NAME]].startswith("recv"):
             self._received[program, cells[columns.PEER]] = cells[columns.MESSAGE]
         operands, offsets = self._touched(cells)
@@ -183,7 +191,7 @@ def _grouped(found: list[_Touched]) -> Iterator[_Touched]:
 
 
 def reference(name: str, region: str, newer: int) -> str:
-    """An earlier op of the same program, by what has been said since."""
+    """An op of the same program, by what has been said since; below 0, by what is still to be said."""
     return quoted(name) + (f"@{quoted(region)}" if region else "") + (f"~{newer}" if newer else "")
 
 
