@@ -146,8 +146,8 @@ class AhbmChip:
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
-            readable(launch.log), launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
-            self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
+            readable(launch.log), launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule,
+            seed, self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
             lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
             notes=tuple(note for each in checks if isinstance(each, TransferChecker) for note in each.notes()),
         )  # fmt: skip

@@ -88,7 +88,8 @@ class Ascend310pCore:
         self, kernel: Callable[..., None], *args: Any, grid: int | None = None, block_dim: int | None = None,
         schedule: str = "model", seed: int = 0, data: bool | None = None, check: bool | str = True,
         numerics: bool | str = True, log: bool | str = True, part: tuple[int, int] = (0, 1),
-        spill: str | os.PathLike[str] | None = None, max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000, **kwargs: Any,
+        spill: str | os.PathLike[str] | None = None, max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000,
+        **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, asc=..., **kwargs)` once a block; tensors among the arguments become pointers into GM.
 
@@ -128,8 +129,8 @@ class Ascend310pCore:
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
-            readable(launch.log), launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, seed, self.spec,
-            tensors, bool(check), lambda tensor: _one_of(tensor, tensors).array(), notes=tuple(launch.notes),
+            readable(launch.log), launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, seed,
+            self.spec, tensors, bool(check), lambda tensor: _one_of(tensor, tensors).array(), notes=tuple(launch.notes),
             late_orders=len(PRIORITIES),
         )  # fmt: skip
 

@@ -195,10 +195,10 @@ class LogFile:
 
     def _table(self, log: OpLog, piece: Piece) -> Any:
         """The piece in the file's columns."""
-        pa, table = self._pa, piece.table.astype(np.int32)
-        made = {name: pa.array(table[:, column]) for name, column in NUMBERS.items()}
+        pa, table = self._pa, piece.table
+        made = {name: pa.array(table[:, column], pa.int32()) for name, column in NUMBERS.items()}
         for name, column in OPTIONAL.items():
-            made[name] = pa.array(table[:, column], mask=table[:, column] == NONE)
+            made[name] = pa.array(table[:, column], pa.int32(), mask=table[:, column] == NONE)
         for name, column in WORDS.items():
             made[name] = self._words(table[:, column], getattr(log, name + "s").values)
         made |= {"row": pa.array(piece.numbers), "kernel": self._words(table[:, columns.PROGRAM], log.programs)}
@@ -209,17 +209,17 @@ class LogFile:
     def _sites(self, log: OpLog, ids: Ints) -> dict[str, Any]:
         """Columns `file`, `line` and `function`."""
         sites = [log.site(id) for id in range(len(log.places.values))]
-        lines = np.array([each.line for each in sites], np.int32)
-        made = {"line": self._pa.array(lines[ids])}
+        lines = np.array([each.line for each in sites], np.int64)
+        made = {"line": self._pa.array(lines[ids], self._pa.int32())}
         for name in ("file", "function"):
             words = [getattr(each, name) for each in sites]
             known = list(dict.fromkeys(words))
-            made[name] = self._words(np.array([known.index(word) for word in words], np.int32)[ids], known)
+            made[name] = self._words(np.array([known.index(word) for word in words], np.int64)[ids], known)
         return made
 
     def _words(self, ids: Ints, values: Sequence[str]) -> Any:
         """Strings by number; NONE is null."""
-        indices = self._pa.array(ids.astype(np.int32), mask=ids == NONE)
+        indices = self._pa.array(ids, self._pa.int32(), mask=ids == NONE)
         return self._pa.DictionaryArray.from_arrays(indices, self._pa.array(values, self._pa.string()))
 
     def _operands(self, log: OpLog, piece: Piece) -> dict[str, Any]:
@@ -281,9 +281,7 @@ class LogReader:
         if self.about["format"] != FORMAT:
             fact = f"{path} has format {self.about['format']} of version {self.about['version']}"
             raise LogFileError(f"{fact}, this version reads {FORMAT}; read it with the version that wrote it")
-        self._ids = {
-            name: {value: id for id, value in enumerate(self.about[name + "s"])} for name in (*WORDS, "label")
-        }
+        self._ids = {name: {value: id for id, value in enumerate(self.about[name + "s"])} for name in (*WORDS, "label")}
         self._ids["shape"] = {_shape(each): id for id, each in enumerate(self.about["shapes"])}
         self.spans = [self._span(number) for number in range(self._file.num_row_groups)]
 

@@ -1,6 +1,7 @@
 """Logs that leave memory while their run goes on: rows are written to a file, group by group, as they are complete.
 
-What stays in memory is a group of rows, the rows of ops in flight, and what a log has beside its rows. PYTEST_DONT_REWRITE
+What stays in memory is a group of rows, the rows of ops in flight, and what a log has beside its rows.
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class SpillingCompactLog(CompactLog):
         self.spill = Spill(self, path, CELLS, (ROW_END,))
         self.cells = self.spill.window  # type: ignore[assignment]
         self._kinds: IO[bytes] | None = None
-        self._operands = 0  # of rows that have left
+        self._before = 0  # operands of rows that have left
         self._firsts: dict[int, int] = {}  # the number of a row's first operand, for rows that are being written
 
     def descriptor_of(self, row: int) -> Descriptor:
@@ -167,15 +168,15 @@ class SpillingCompactLog(CompactLog):
 
     def number(self, first: int, rows: Ints, done: Ints) -> None:
         if self._kinds is None:
-            self._kinds = tempfile.TemporaryFile(dir=self.spill.file.path.parent)
+            self._kinds = tempfile.TemporaryFile(dir=self.spill.file.path.parent)  # noqa: SIM115
         self._kinds.seek(4 * first)
         self._kinds.write(rows[:, 0].astype("<i4").tobytes())
         self._kinds.flush()
         sizes = np.array([len(each.reads) + len(each.writes) for each in self.descriptors], np.int64)
         counts = sizes[rows[:, 0]]
-        before = self._operands + np.cumsum(counts) - counts
-        self._firsts.update(zip(range(first, first + len(rows)), before.tolist(), strict=True))
-        self._operands += int(counts.sum())
+        firsts = self._before + np.cumsum(counts) - counts
+        self._firsts.update(zip(range(first, first + len(rows)), firsts.tolist(), strict=True))
+        self._before += int(counts.sum())
 
     def piece(self, numbers: Ints, rows: Ints) -> Piece:
         table = self.expanded(rows, numbers)

@@ -167,7 +167,12 @@ def test_rows_and_questions_have_the_same_answers(make: Make, path: Path) -> Non
 
     assert list(usual) == list(spilled)
     assert str(usual) == str(spilled)
-    for question in ({"unit": usual.units.values[0]}, {"program": 1}, {"region": ""}, {"tensor": usual.labels.values[-1]}):
+    for question in (
+        {"unit": usual.units.values[0]},
+        {"program": 1},
+        {"region": ""},
+        {"tensor": usual.labels.values[-1]},
+    ):
         one, other = usual.where(**question), spilled.where(**question)
         assert (one.index.tolist(), str(one)) == (other.index.tolist(), str(other)), question
         assert one.bytes.sum() == other.bytes.sum()
@@ -273,7 +278,7 @@ def test_a_file_of_another_kind_is_refused(wrong: Any) -> None:
 
 
 def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="there is no directory .*/nowhere; name a file in a directory that exists"):
+    with pytest.raises(LaunchError, match=r"there is no directory .*/nowhere; name a file in a directory that exists"):
         on_ahbm(products, spill=tmp_path / "nowhere" / "run.parquet")
     (tmp_path / "a.parquet").mkdir()
     with pytest.raises(LaunchError, match="is a directory"):

@@ -107,7 +107,10 @@ def test_every_row_leaves_once_with_its_last_time(data: st.DataObject) -> None:
         numbers, late = made.take_left(complete=True)
         rows, first = made.oldest(count), made.first
         done = made.complete(rows)
-        for number, row in [*zip(numbers, late, strict=True), *zip(first + np.flatnonzero(done), rows[done], strict=True)]:
+        for number, row in [
+            *zip(numbers, late, strict=True),
+            *zip(first + np.flatnonzero(done), rows[done], strict=True),
+        ]:
             assert int(number) not in out
             out[int(number)] = row.tolist()
         made.drop(done)
