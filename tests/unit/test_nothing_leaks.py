@@ -119,3 +119,26 @@ def test_the_310p_runs_on_as_if_nothing_had_been(kind: str) -> None:
     first = log_of_a_run()
     fails_on_310p(kind)
     assert log_of_a_run() == first
+
+
+def test_a_checked_run_leaves_no_cycle_behind_for_each_load() -> None:
+    """The collector rests during a run: what leads back to itself would stay until the end."""
+
+    def loads(x: Any, rounds: int, *, tl: Any) -> None:
+        for _ in range(rounds):
+            with tl.scratch_scope():
+                tl.wait(tl.load(x, (4, 64)) * 2.0)
+
+    def in_cycles(rounds: int) -> int:
+        chip = AhbmChip()
+        gc.collect()
+        gc.disable()
+        try:
+            chip.run(loads, chip.tensor("x", (8, 64), valid=5), rounds)
+            del chip
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    in_cycles(1)
+    assert in_cycles(60) == in_cycles(20)
