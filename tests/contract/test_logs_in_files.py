@@ -8,7 +8,6 @@ import pytest
 PROGRAM = """
 import resource
 import sys
-from functools import partial
 
 from pytest_kernbench.simulator import AhbmChip, Ascend310pCore
 
@@ -26,7 +25,8 @@ def adds(x, o, rounds, *, asc):
         asc.PipeBarrier(asc.PIPE_V)
         asc.Adds(t, t, 1.0, 64)
 
-device, kernel, rounds = {"ahbm": (AhbmChip, tiles, (5_000, 25_000)), "ascend310p": (Ascend310pCore, adds, (50_000, 250_000))}[sys.argv[1]]
+RUNS = {"ahbm": (AhbmChip, tiles, (5_000, 25_000)), "ascend310p": (Ascend310pCore, adds, (50_000, 250_000))}
+device, kernel, rounds = RUNS[sys.argv[1]]
 for count in rounds:
     made = device()
     run = made.run(kernel, *[made.tensor(name, (8, 128), "float32") for name in "xo"], count, spill=sys.argv[2])
