@@ -102,6 +102,20 @@ def no_barrier(x: Any, y: Any, rounds: int, *, asc: Any) -> None:
         asc.Adds(t[64], t, 1.0, 64)
 
 
+def long_ago(x: Any, y: Any, rounds: int, *, asc: Any) -> None:
+    """What races was said many rows before, and those between are not like it."""
+    pipe, buf = asc.TPipe(), asc.TBuf()
+    pipe.InitBuffer(buf, 4096)
+    t, target = buf.Get(asc.float32), asc.GlobalTensor(asc.float32)
+    target.SetGlobalBuffer(y)
+    for _ in range(3):
+        t.SetValue(512, 1.0)
+    asc.Duplicate(t, 1.0, 64)
+    for _ in range(rounds):
+        t.SetValue(256, 1.0)
+    asc.DataCopy(target, t, 64)
+
+
 def wait_for_nothing(x: Any, y: Any, rounds: int, *, asc: Any) -> None:
     no_barrier(x, y, rounds, asc=asc)
     asc.WaitFlag(asc.HardEvent.V_S, 0)
@@ -129,7 +143,7 @@ def added(**how: Any) -> Run:
 Make = Callable[..., Run]
 CASES: dict[str, Make] = {
     **{each.__name__: lambda each=each, **how: on_ahbm(each, **how) for each in (products, messages, race)},
-    **{each.__name__: lambda each=each, **how: on_ascend(each, **how) for each in (flags, no_barrier)},
+    **{each.__name__: lambda each=each, **how: on_ascend(each, **how) for each in (flags, no_barrier, long_ago)},
     "vector_add": added,
     "flags without syncs": lambda **how: on_ascend(flags, log="data", **how),
     "nothing": lambda **how: on_ahbm(lambda x, o, rounds, *, tl: None, **how),
@@ -200,7 +214,8 @@ def test_rows_that_end_late_are_in_a_later_group_and_found_all_the_same(path: Pa
 
 
 def test_the_findings_are_there_though_their_rows_have_left_memory(path: Path) -> None:
-    for run in (on_ahbm(race, 60, spill=path), on_ascend(no_barrier, 60, spill=path)):
+    for make, kernel in ((on_ahbm, race), (on_ascend, no_barrier), (on_ascend, long_ago)):
+        run = make(kernel, 60, spill=path)
         assert {hazard.kind for hazard in run.hazards} & {"race-war", "race-raw", "race-waw"}
         for hazard in run.hazards:
             for op in hazard.ops:
