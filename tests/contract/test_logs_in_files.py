@@ -1,9 +1,12 @@
-"""The memory of a run whose log goes to a file does not grow with the run, checkers on, on both devices."""
+"""A run whose log goes to a file needs no more memory the longer it is, and is judged as ever, on both devices."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+TESTS = Path(__file__).parents[1]
 
 PROGRAM = """
 import resource
@@ -37,10 +40,23 @@ SLACK = 5 << 20  # bytes that the allocators may take more; in memory the rows b
 
 
 @pytest.mark.parametrize(("device", "row"), [("ahbm", 110), ("ascend310p", 32)])
-def test_five_times_the_rounds_take_no_more_memory(device: str, row: int, tmp_path: object) -> None:
+def test_five_times_the_rounds_take_no_more_memory(device: str, row: int, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, device, f"{tmp_path}/run.parquet"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
     (rows, peak), (more_rows, higher_peak) = (map(int, each.split()) for each in printed.splitlines())
 
     assert (more_rows - rows) * row > 2 * SLACK
     assert higher_peak - peak < SLACK
+
+
+FAULTS = ("ascend310p/test_faults.py", "unit/test_races.py", "unit/test_lifetimes.py", "unit/test_leftovers.py")
+
+
+def test_seeded_faults_are_found_as_ever_with_every_log_in_a_file() -> None:
+    """Their own tests, which name every finding and both its lines; `.ci/run` does so for every file of faults."""
+    files = [str(TESTS / file) for file in FAULTS]
+    command = [sys.executable, "-m", "pytest", "-q", "--spill", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=TESTS.parent)
+
+    assert ended.returncode == 0, ended.stdout
+    assert " passed" in ended.stdout
