@@ -10,6 +10,7 @@ from pytest_kernbench.simulator.ascend310p.language import LACKS
 from pytest_kernbench.simulator.errors import LaunchError, Site
 from pytest_kernbench.simulator.ops import text
 from pytest_kernbench.simulator.ops.compact import CELLS
+from pytest_kernbench.simulator.ops.entries import Reading
 
 
 def gm(asc: Any, pointer: Any, kind: Any = None) -> Any:
@@ -653,3 +654,16 @@ def test_another_front_end_says_where_it_is(launch: Any) -> None:
 
     (hazard,) = launch(kernel).run.hazards
     assert [str(op.site) for op in hazard.ops] == ["op.cpp:12 in Process"] * 2
+
+
+def test_the_text_of_a_wait_before_its_set_names_the_next_that_is_said(launch: Any) -> None:
+    def kernel(x: Any, *, asc: Any) -> None:
+        for _ in range(2):
+            asc.WaitFlag(asc.HardEvent.MTE2_V, 0)
+            asc.SetFlag(asc.HardEvent.MTE2_V, 0)
+
+    log = launch(kernel, x=ONES).run.log
+    said = text.structure(log)
+
+    assert "  V       WaitFlag<MTE2_V>  0          for SetFlag<MTE2_V>~-1\n" in said
+    assert text.parse(said) == Reading(log).entries()

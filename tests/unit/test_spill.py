@@ -3,7 +3,9 @@
 Groups are of 32 rows here, so that rows are left behind, come late, and end in another group than they began.
 """
 
+import contextlib
 import importlib
+import itertools
 import json
 import resource
 import sys
@@ -420,16 +422,24 @@ def test_an_interrupt_while_a_group_is_written_leaves_no_file(path: Path, monkey
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_kernel_that_catches_the_error_does_not_hide_it(path: Path) -> None:
+def test_a_kernel_that_catches_the_error_does_not_hide_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, attempts = parquet.LogFile.write, itertools.count()
+
+    def full_at_first(self: Any, log: Any, piece: Any) -> None:
+        if next(attempts) == 0:
+            raise OSError(28, "No space left on device")
+        written(self, log, piece)
+
     def kernel(x: Any, o: Any, rounds: int, *, tl: Any) -> None:
         for _ in range(rounds):
-            try:
+            with contextlib.suppress(LogFileError):
                 tl.wait(tl.load(x, (8, 64)))
-            except LogFileError:
-                return
 
-    with files_of_at_most(100), pytest.raises(LogFileError, match="could not be written"):
+    monkeypatch.setattr(parquet.LogFile, "write", full_at_first)
+    with pytest.raises(LogFileError, match=r"after 0 rows: OSError.*No space left on device"):
         on_ahbm(kernel, 100, spill=path)
+
+    assert list(path.parent.iterdir()) == []
 
 
 def test_pyarrow_is_not_imported_before_it_is_asked_for() -> None:
