@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.clock import Session
 
-ROWS = range(1, 14)
+ROWS = range(1, 17)
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -51,14 +51,14 @@ def chosen(text: str) -> list[int]:
 
 
 def measure(session: Session, rows: Sequence[int], file: Path | None) -> None:
-    from benchmarks import ascend, model, processes, speed
+    from benchmarks import ascend, model, processes, scale, speed
     from benchmarks.table import as_json, spread, table
 
     measures = {
         1: speed.decode_rows, 2: speed.math_ops, 3: speed.numpy_overhead, 4: processes.pallas, 5: speed.growth,
         6: processes.llama, 7: model.latencies, 8: model.gains, 9: processes.plugin_alone, 10: ascend.ops,
         11: ascend.calls,
-        12: ascend.layer, 13: processes.prefills,
+        12: ascend.layer, 13: processes.prefills, 14: scale.growth, 15: scale.memory, 16: scale.suite,
     }  # fmt: skip
     session.unit()
     results = [result for row in rows for result in measures[row](session)]

@@ -162,7 +162,8 @@ def first_difference(log: OpLog, other: OpLog) -> str | None:
         longer = log if len(log) > len(other) else other
         extra = say(longer, min(len(log), len(other)))
         return f"{len(log)} rows against {len(other)}\n  first extra: {extra}"
-    if log.cells.tobytes() != other.cells.tobytes() or log.operand_cells.tobytes() != other.operand_cells.tobytes():
+    tables = (log.table(), log.operand_table()), (other.table(), other.operand_table())
+    if not all(map(np.array_equal, *tables)):
         return f"the same {len(log)} rows, but names, shapes or labels are numbered in another order"
     return None
 

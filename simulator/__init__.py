@@ -27,12 +27,14 @@ if TYPE_CHECKING:
         KernelError,
         LaunchError,
         LivelockError,
+        LogFileError,
         SimError,
         Site,
     )
     from pytest_kernbench.simulator.memory.layout import RowMajor, TileBlocked
     from pytest_kernbench.simulator.ops.log import OpLog, Row, Selection
     from pytest_kernbench.simulator.ops.retime import Retimed, retime
+    from pytest_kernbench.simulator.ops.stored import read_log
 
 __all__ = [
     "AhbmChip",
@@ -47,6 +49,7 @@ __all__ = [
     "KernelError",
     "LaunchError",
     "LivelockError",
+    "LogFileError",
     "OpLog",
     "Retimed",
     "Row",
@@ -57,6 +60,7 @@ __all__ = [
     "Site",
     "TileBlocked",
     "Timing",
+    "read_log",
     "retime",
 ]
 
@@ -74,6 +78,7 @@ _HOME = {
     "Selection": "ops.log",
     "TileBlocked": "memory.layout",
     "Timing": "ahbm.timing",
+    "read_log": "ops.stored",
     "retime": "ops.retime",
 }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from pytest_kernbench.simulator.errors import Hazard
@@ -55,3 +55,14 @@ class Run:
     def array(self, tensor: HostTensor | str) -> Array:
         """The elements of `tensor`, or of the tensor of that name, as they are now (a copy); NaN where nobody wrote."""
         return self._array(tensor)
+
+
+def about_run(spec: Any, cycles: int, schedule: str, seed: int, hazards: Sequence[Hazard]) -> dict[str, object]:
+    """What the file of a log says of its run: the device's numbers, how long it took, what was found."""
+    return {
+        "spec": {each.name: getattr(spec, each.name) for each in fields(spec)},
+        "cycles": cycles,
+        "schedule": schedule,
+        "seed": seed,
+        "findings": [{"kind": each.kind, "count": each.count, "message": each.message} for each in hazards],
+    }

@@ -71,6 +71,10 @@ class LaunchError(SimError):
     """The host asked for something impossible: a tensor, a spec field, a grid, a placement."""
 
 
+class LogFileError(SimError):
+    """The file of a log could not be written, or is none."""
+
+
 class KernelError(SimError):
     """A kernel said something the device refuses; the message names the call and the kernel's line."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +16,15 @@ from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.ahbm.tensor import Program, Tensor
 from pytest_kernbench.simulator.ahbm.topology import Ports, checked_ports, mesh_ports
 from pytest_kernbench.simulator.checks import TransferChecker, default_checks
-from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.simulator.device import Run, about_run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import DeadlockError, Hazard, HazardError, KernelError, LaunchError
 from pytest_kernbench.simulator.memory.dtypes import Array, DTypeName, dtype_named
 from pytest_kernbench.simulator.memory.layout import ROW_MAJOR, RowMajor
 from pytest_kernbench.simulator.memory.space import Space
+from pytest_kernbench.simulator.ops.log import OpLog
+from pytest_kernbench.simulator.ops.parquet import checked_path
+from pytest_kernbench.simulator.ops.spill import SpillingLog, readable, spilling
 
 BLOCK_ALIGNMENT = 256
 MOST_BYTES = 2**32  # offsets in the log have 32 bits
@@ -94,8 +98,8 @@ class AhbmChip:
     def run(
         self, kernel: Callable[..., None], *args: Any, grid: int | tuple[int, int] | None = None,
         placement: Sequence[int] | None = None, schedule: str = "model", seed: int = 0, data: bool | None = None,
-        check: bool | str = True, numerics: bool | str = True, max_cycles: int = 2**31 - 1,
-        max_ops: int = 50_000_000, **kwargs: Any,
+        check: bool | str = True, numerics: bool | str = True, spill: str | os.PathLike[str] | None = None,
+        max_cycles: int = 2**31 - 1, max_ops: int = 50_000_000, **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, tl=..., **kwargs)` once a program; tensors among the arguments become typed pointers.
 
@@ -103,8 +107,9 @@ class AhbmChip:
         order, if not 0, 1, 2, ... `schedule`: "model", "jitter" or "late", drawn from `seed`. `data`: whether to
         compute; if not given, a run computes if a tensor has data and is structure only if none has. `check`: True
         raises HazardError at the end of a run with findings, "collect" only lists them, False looks for none.
-        `numerics`: whether values are judged too; "precision" looks for lost digits as well. Raises KernelError at what
-        the device refuses, DeadlockError, LivelockError, LaunchError.
+        `numerics`: whether values are judged too; "precision" looks for lost digits as well. `spill="run.parquet"`: the
+        log is written to that file while the run goes on, and memory does not grow with it; see `docs/logs.md`. Raises
+        KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError, LogFileError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -118,6 +123,7 @@ class AhbmChip:
             self, _grid(self.spec, grid), self._placement(grid, placement), _schedule(schedule, seed), with_data,
             replay=f"run_kernel({call.name}, ..., schedule={schedule!r}, seed={seed})",
             max_cycles=arguments.number("max_cycles", max_cycles, 1), max_ops=arguments.number("max_ops", max_ops, 1),
+            log=OpLog() if spill is None else SpillingLog(checked_path(spill)),
         )  # fmt: skip
         checks = default_checks(
             launch.replay, launch.log, numerics=numerics, lengths=any(tensor.has_tail for tensor in tensors),
@@ -130,18 +136,20 @@ class AhbmChip:
         launch.place(tensors)
         launch.log.header = _header(call, launch)
         launch.spawn(call)
-        try:
-            launch.go()
-        except (KernelError, DeadlockError) as error:
-            error.hazards = (*_found(launch, checks), error.hazard)
-            raise
+        hazards: tuple[Hazard, ...] = ()
+        with spilling(launch.log, lambda: about_run(self.spec, launch.cycles, schedule, seed, hazards)):
+            try:
+                launch.go()
+            except (KernelError, DeadlockError) as error:
+                error.hazards = hazards = (*_found(launch, checks), error.hazard)
+                raise
+            hazards = _found(launch, checks)
         launch.keep(tensors, bool(check))
-        hazards = _found(launch, checks)
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
-            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule, seed,
-            self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
+            readable(launch.log), launch.cycles, self.spec.clock_mhz, hazards, launch.scratch_high_water, schedule,
+            seed, self.spec, {tensor.name: tensor for tensor in tensors}, bool(check),
             lambda tensor: self.array(_named(tensor, tensors), launch.grid, launch.data),
             notes=tuple(note for each in checks if isinstance(each, TransferChecker) for note in each.notes()),
         )  # fmt: skip

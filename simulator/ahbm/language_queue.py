@@ -76,7 +76,7 @@ class QueueOps(Speech):
         self._open(
             "recv_async", self._cpu, site, size=handle.size * handle.dtype.itemsize,
             shape=self._log.shapes.id(handle.shape), peer=channel.sender.program, message=channel.messages.claimed,
-            start=self._kernel.now,
+            start=self._kernel.now, end=self._kernel.now,
         )  # fmt: skip
         handle.message = channel.claim_message()
         handle.completion = True

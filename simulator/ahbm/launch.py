@@ -74,7 +74,7 @@ class Launch:
 
     def __init__(
         self, chip: AhbmChip, grid: tuple[int, int], placement: tuple[int, ...], schedule: Schedule, data: bool, *,
-        replay: str, max_cycles: int, max_ops: int,
+        replay: str, max_cycles: int, max_ops: int, log: OpLog,
     ) -> None:  # fmt: skip
         self.chip = chip
         self.grid = grid
@@ -82,7 +82,7 @@ class Launch:
         self.data = data
         self.replay = replay
         self.sim = Simulation(schedule, max_cycles=min(max_cycles, MAX_CYCLES), max_ops=max_ops)
-        self.log = OpLog()
+        self.log = log
         for unit in UNITS:  # asking a log for one that was idle is not a mistake
             self.log.units.id(unit)
         self.log.labels.id("scratch")

@@ -52,6 +52,7 @@ class Composite:
         self.peer = NONE  # the program there, if it is another one
         self.next = 0
         self.run_starts: list[int] = []
+        self.first_panel: Op | None = None
         self.epilogue_row = NONE
         self.epilogue_cycles = 0
         self.source: Array | None = None  # the streamed operand in HBM; these four are None in a structure-only run
@@ -84,16 +85,10 @@ class Composite:
         return cells
 
     def fill_rows(self, log: OpLog) -> None:
-        """Write the sub-tiles' times, which follow from the start of each run.
-
-        No name holds the view: a profiler that keeps this frame would keep it, and then the log cannot grow.
-        """
+        """Write the sub-tiles' times, which follow from the start of each run."""
         plan = self.plan
-        first = self.op.row + 1
         starts = np.array(self.run_starts, np.int32)[plan.tile_run, None]
-        np.frombuffer(log.cells, np.int32).reshape(-1, WIDTH)[first : first + plan.rows][
-            plan.tile_rows, columns.START : columns.END + 1
-        ] = starts + plan.tile_times
+        log.fill_times(self.op.row + 1, plan.rows, plan.tile_rows, starts + plan.tile_times)
 
 
 class Scheduler:
@@ -164,6 +159,7 @@ class Scheduler:
             if op.sources[0].dtype == np.float32:
                 op.compute = np.array
         op.then = lambda _: self._panel_arrived(composite, number)
+        composite.first_panel = composite.first_panel or op
         self._panels += 1
         self._dma.submit(op)
 
@@ -218,6 +214,4 @@ class Scheduler:
             composite.writeback.unit.submit(composite.writeback)
 
     def _first_start(self, composite: Composite) -> int:
-        if composite.plan.panel_rows:
-            return self._log.cells[(composite.op.row + composite.plan.panel_rows[0]) * WIDTH + columns.START]
-        return composite.run_starts[0]
+        return composite.run_starts[0] if composite.first_panel is None else composite.first_panel.start

@@ -146,15 +146,15 @@ class Speech:
     def _open(
         self, name: str, unit: int, site: int, reads: tuple[Region, ...] = (), writes: tuple[Region, ...] = (), *,
         size: int = 0, charged: int = 0, work: int = 0, shape: int = NONE, after: int = NONE, peer: int = NONE,
-        message: int = NONE, runs: int = 0, start: int = NONE,
+        message: int = NONE, runs: int = 0, start: int = NONE, end: int = NONE,
     ) -> int:  # fmt: skip
-        """A row of the log, issued now."""
+        """A row of the log, issued now; whoever knows its end later writes it there."""
         log, operands = self._log, self._log.operand_cells
         first = len(operands) // 3
         for allocation, lo, hi in reads + writes:
             operands.frombytes(pack_operand(allocation.label, lo - allocation.base, hi - lo))
         return log.open((
-            log.names.id(name), unit, self._kernel.program, self._kernel.now, start, start, start, size, charged, work,
+            log.names.id(name), unit, self._kernel.program, self._kernel.now, start, start, end, size, charged, work,
             shape, first, len(reads), len(writes), after, peer, message, NONE, self._region, site, NONE, runs,
         ))  # fmt: skip
 

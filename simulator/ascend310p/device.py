@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -31,7 +32,7 @@ from pytest_kernbench.simulator.checks.blocks import Footprint, conflicts, share
 from pytest_kernbench.simulator.checks.pipes import PipeRaceChecker
 from pytest_kernbench.simulator.checks.shadow import PAST, Memory, Shadow
 from pytest_kernbench.simulator.checks.transfers import BlockTransfers
-from pytest_kernbench.simulator.device import Run
+from pytest_kernbench.simulator.device import Run, about_run
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 from pytest_kernbench.simulator.errors import (
     DeadlockError,
@@ -43,6 +44,8 @@ from pytest_kernbench.simulator.errors import (
 )
 from pytest_kernbench.simulator.memory.dtypes import POISON, DTypeName
 from pytest_kernbench.simulator.ops.compact import CompactLog
+from pytest_kernbench.simulator.ops.parquet import checked_path
+from pytest_kernbench.simulator.ops.spill import SpillingCompactLog, readable, spilling
 
 MOST_BLOCKS = 4096
 LOGS = (True, "data")
@@ -87,7 +90,8 @@ class Ascend310pCore:
         self, kernel: Callable[..., None], *args: Any, grid: int | None = None, block_dim: int | None = None,
         schedule: str = "model", seed: int = 0, data: bool | None = None, check: bool | str = True,
         numerics: bool | str = True, log: bool | str = True, part: tuple[int, int] = (0, 1),
-        max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000, **kwargs: Any,
+        spill: str | os.PathLike[str] | None = None, max_cycles: int = 2**31 - 2, max_ops: int = 200_000_000,
+        **kwargs: Any,
     ) -> Run:  # fmt: skip
         """Run `kernel(*args, asc=..., **kwargs)` once a block; tensors among the arguments become pointers into GM.
 
@@ -96,8 +100,9 @@ class Ascend310pCore:
         HazardError at the end of a run with findings, "collect" only lists them, False looks for none. `numerics`:
         whether values are judged too; "precision" looks for lost digits as well. `log="data"` leaves Set, Wait and
         barriers out of the log. `part=(1, 3)`: only the second third of the cores, with their blocks, so that processes
-        can share a launch; blocks of different parts see nothing of each other. Raises KernelError at what
-        the device refuses, DeadlockError, LivelockError, LaunchError.
+        can share a launch; blocks of different parts see nothing of each other. `spill="run.parquet"`: the log is
+        written to that file while the run goes on, and memory does not grow with it; see `docs/logs.md`. Raises
+        KernelError at what the device refuses, DeadlockError, LivelockError, LaunchError, LogFileError.
         """
         if not isinstance(check, bool) and not (isinstance(check, str) and check == "collect"):
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
@@ -119,14 +124,16 @@ class Ascend310pCore:
             self.spec, call, tensors, blocks, here, schedule, seed, with_data, bool(check), check and numerics,
             log is True, arguments.number("max_cycles", max_cycles, 1, 2**31 - 2),
             arguments.number("max_ops", max_ops, 1),
+            CompactLog() if spill is None else SpillingCompactLog(checked_path(spill)),
         )  # fmt: skip
-        launch.go()
+        with spilling(launch.log, lambda: about_run(self.spec, launch.cycles, schedule, seed, launch.findings)):
+            launch.go()
         hazards = tuple(launch.findings)
         if check is True and hazards:
             raise HazardError(hazards)
         return Run(
-            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, seed, self.spec,
-            tensors, bool(check), lambda tensor: _one_of(tensor, tensors).array(), notes=tuple(launch.notes),
+            readable(launch.log), launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, seed,
+            self.spec, tensors, bool(check), lambda tensor: _one_of(tensor, tensors).array(), notes=tuple(launch.notes),
             late_orders=len(PRIORITIES),
         )  # fmt: skip
 
@@ -145,10 +152,10 @@ class Launch:
     def __init__(
         self, spec: Ascend310pSpec, call: arguments.Call, tensors: dict[str, Tensor], blocks: int, here: Sequence[int],
         schedule: str, seed: int, data: bool, checked: bool, numerics: bool | str, syncs: bool, max_cycles: int,
-        max_ops: int,
+        max_ops: int, log: CompactLog,
     ) -> None:  # fmt: skip
         self.spec = spec
-        self.log = CompactLog()
+        self.log = log
         self.findings: list[Hazard] = []
         self.notes: list[Hazard] = []
         self._noted: dict[str, int] = {}

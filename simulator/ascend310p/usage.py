@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from pytest_kernbench.simulator.ascend310p.vocabulary import PIPES
 from pytest_kernbench.simulator.device import Run
-from pytest_kernbench.simulator.ops.compact import CompactLog
 from pytest_kernbench.simulator.ops.log import Row
 
 SYNCS = ("SetFlag<", "WaitFlag<", "PipeBarrier")
@@ -35,7 +34,7 @@ class UnitUse:
 def usage(run: Run) -> list[UnitUse]:
     """One line a block and unit that did something. Raises ValueError for a log without synchronisation."""
     log = run.log
-    if not (isinstance(log, CompactLog) and log.has_syncs):
+    if not log.has_syncs:
         raise ValueError("the log has no synchronisation, so stalls have no cause: run the kernel with log=True")
     made: dict[tuple[int, str], _Pipe | _Scalar] = {}
     begin: dict[int, int] = {}

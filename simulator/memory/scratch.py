@@ -47,6 +47,8 @@ class Scratch:
         for allocation in allocations:
             allocation.alive = False
             allocation.ended = site
+            if allocation.fetched is not None or allocation.taint is not None:
+                allocation.fetched = allocation.taint = None  # they lead back to it, and the collector rests in a run
 
     def in_innermost(self, allocation: Allocation) -> bool:
         """Whether the innermost scope allocated it."""

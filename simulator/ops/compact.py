@@ -90,7 +90,7 @@ class CompactLog(OpLog):
         super().__init__()
         self.descriptors: list[Descriptor] = []
         self.first_rows: list[int] = []  # of each program
-        self.has_syncs = True  # synchronisation has rows
+        self.has_syncs = True
 
     def __len__(self) -> int:
         return len(self.cells) // CELLS
@@ -104,10 +104,6 @@ class CompactLog(OpLog):
         """Append a row: descriptor, issue, start, end, and the first bytes of its operands."""
         self.cells.frombytes(pack_compact(*cells))
         return len(self.cells) // CELLS - 1
-
-    def site(self, id: int) -> Site:
-        value = self.places.values[id]
-        return value if isinstance(value, Site) else super().site(id)
 
     def descriptor_of(self, row: int) -> Descriptor:
         return self.descriptors[self.cells[row * CELLS]]
@@ -129,8 +125,12 @@ class CompactLog(OpLog):
     def table(self) -> Ints:
         """All cells as rows by columns (a copy)."""
         rows = self._rows()
+        return self.expanded(rows, np.arange(len(rows)))
+
+    def expanded(self, rows: Ints, numbers: Ints) -> Ints:
+        """The columns that the rows of these numbers have in an `OpLog`; operands count from the first of `rows`."""
         table = self._shared()[rows[:, 0]].reshape(len(rows), WIDTH)
-        table[:, PROGRAM] = np.searchsorted(self.first_rows, np.arange(len(rows)), side="right") - 1
+        table[:, PROGRAM] = np.searchsorted(self.first_rows, numbers, side="right") - 1
         table[:, ISSUE], table[:, START], table[:, END] = rows[:, ROW_ISSUE], rows[:, ROW_START], rows[:, ROW_END]
         table[:, FREE] = np.where(table[:, FREE] < 0, table[:, END], table[:, START] + table[:, FREE])
         counts = table[:, READS] + table[:, WRITES]
@@ -142,7 +142,10 @@ class CompactLog(OpLog):
 
     def operand_table(self) -> Ints:
         """Operands as (label, offset, size) rows (a copy)."""
-        rows = self._rows()
+        return self.operands_of(self._rows())
+
+    def operands_of(self, rows: Ints) -> Ints:
+        """The same of some rows."""
         shared = np.zeros((len(self.descriptors), MOST_OPERANDS, 2), np.int64)
         counts = np.zeros(len(self.descriptors), np.int64)
         for number, each in enumerate(self.descriptors):

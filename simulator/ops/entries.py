@@ -87,7 +87,13 @@ class Reading:
         for cells in self._rows:
             self._read(cells)
 
+    def entries(self) -> dict[str, list[Entry]]:
+        """Every entry with its offsets."""
+        found = [[self.templates[said.template].at(said.offsets) for said in rows] for rows in self.programs]
+        return dict(zip(self.log.programs, found, strict=True))
+
     def _orders(self) -> list[int]:
+        """Known before anything is read: what a row waited for may be said later, as a flag's Set behind its Wait."""
         said: Counter[tuple[int, int, int]] = Counter()
         found = []
         for cells in self._rows:
@@ -96,16 +102,10 @@ class Reading:
             said[group] += 1
         return found
 
-    def entries(self) -> dict[str, list[Entry]]:
-        """Every entry with its offsets."""
-        found = [[self.templates[said.template].at(said.offsets) for said in rows] for rows in self.programs]
-        return dict(zip(self.log.programs, found, strict=True))
-
     def _read(self, cells: list[int]) -> None:
         parent, program = cells[columns.PARENT], cells[columns.PROGRAM]
         self._depth.append(0 if parent == NONE else self._depth[parent] + 1)
-        group = (program, cells[columns.NAME], cells[columns.REGION])
-        self._said[group] += 1
+        self._said[program, cells[columns.NAME], cells[columns.REGION]] += 1
         if cells[columns.MESSAGE] != NONE and self.log.names.values[cells[columns.NAME]].startswith("recv"):
             self._received[program, cells[columns.PEER]] = cells[columns.MESSAGE]
         operands, offsets = self._touched(cells)

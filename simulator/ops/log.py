@@ -125,8 +125,9 @@ class OpLog:
         self.header: dict[str, str] = {}
         self.programs: list[str] = []
         self.pes: list[int] = []  # the PE that runs each program
+        self.has_syncs = False  # whether flags and barriers have rows
         self.layout: dict[str, int] = {}  # the spec's numbers that decide which rows there are and what they move
-        self.places = Interned()  # (code, instruction) of the author's calls
+        self.places = Interned()  # (code, instruction) of the author's calls, or the lines themselves
         self.more_columns: dict[str, Column] = {}  # a user's, by name
         self.regions.id("")
 
@@ -145,13 +146,23 @@ class OpLog:
         self.cells.frombytes(pack_row(*cells))
         return row
 
+    def fill_times(self, first: int, count: int, rows: Ints, times: Ints) -> None:
+        """Write start, free and end of `rows`, which count from row `first` and are among the `count` rows from there.
+
+        No name holds the view: a profiler that keeps this frame would keep it, and then the log cannot grow.
+        """
+        np.frombuffer(self.cells, np.int32).reshape(-1, WIDTH)[first : first + count][rows, START : END + 1] = times
+
     def site_id(self, code: CodeType, instruction: int) -> int:
         """The id of a source line, for `site`."""
         return self.places.id((code, instruction))
 
     def site(self, id: int) -> Site:
         """The source line of a site."""
-        code, instruction = self.places.values[id]
+        place = self.places.values[id]
+        if isinstance(place, Site):
+            return place
+        code, instruction = place
         line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
         return Site(code.co_filename, line or code.co_firstlineno, code.co_name)
 

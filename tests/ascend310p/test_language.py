@@ -10,6 +10,7 @@ from pytest_kernbench.simulator.ascend310p.language import LACKS
 from pytest_kernbench.simulator.errors import LaunchError, Site
 from pytest_kernbench.simulator.ops import text
 from pytest_kernbench.simulator.ops.compact import CELLS
+from pytest_kernbench.simulator.ops.entries import Reading
 
 
 def gm(asc: Any, pointer: Any, kind: Any = None) -> Any:
@@ -652,6 +653,7 @@ def test_a_wait_for_a_flag_that_is_set_later_says_so(launch: Any) -> None:
 
     log = launch(kernel).run.log
     entries = text.parse(text.structure(log))["block0"]
+    assert text.parse(text.structure(log)) == Reading(log).entries()
     assert [each.awaits for each in entries] == ["SetFlag<S_V>+1", "SetFlag<S_V>+2", "", ""]
     assert "cycles" in text.timing(log)
 

@@ -202,3 +202,26 @@ def test_a_deadlock_leaves_no_greenlet(kernels: int) -> None:
         chip.run(waits_for_its_neighbour, grid=kernels)
 
     assert alive() == before
+
+
+def test_a_checked_run_leaves_no_cycle_behind_for_each_load() -> None:
+    """The collector rests during a run: what leads back to itself would stay until the end."""
+
+    def loads(x: Any, rounds: int, *, tl: Any) -> None:
+        for _ in range(rounds):
+            with tl.scratch_scope():
+                tl.wait(tl.load(x, (4, 64)) * 2.0)
+
+    def in_cycles(rounds: int) -> int:
+        chip = AhbmChip()
+        gc.collect()
+        gc.disable()
+        try:
+            chip.run(loads, chip.tensor("x", (8, 64), valid=5), rounds)
+            del chip
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    in_cycles(1)
+    assert in_cycles(60) == in_cycles(20)

@@ -491,3 +491,17 @@ def test_a_placement_moves_the_programs_and_not_the_directions(launch: Any) -> N
     outcome = launch(kernel, x=X, o=OUT, grid=2, placement=(5, 4), check=True)
     assert (pe1(outcome) == X).all()
     assert outcome.row("send").peer == 1
+
+
+def test_every_row_of_a_message_has_its_times_when_the_run_is_over(launch: Any) -> None:
+    def kernel(*, tl: Any) -> None:
+        if tl.program_id() == 0:
+            tl.wait(tl.send("E", tl.zeros((4, 4))))
+        else:
+            tl.wait(tl.recv_async("W", (4, 4)))
+
+    log = launch(kernel, grid=2).log
+
+    (asked,) = log.where(name="recv_async")
+    assert asked.issue == asked.start == asked.end
+    assert all(row.issue <= row.start <= row.free and row.start <= row.end for row in log)
