@@ -13,13 +13,15 @@ HALF_ULP = 2.0**-11  # relative, of one rounding to half
 
 def gelu(x: Array) -> Array:
     wide = x.astype(np.float64)
-    return wide / (1 + np.exp(np.minimum(-1.702 * wide, 700.0)))
+    y: Array = wide / (1 + np.exp(np.minimum(-1.702 * wide, 700.0)))
+    return y
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps) * gamma + beta
+    y: Array = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps) * gamma + beta
+    return y
 
 
 def bound(expected: Array) -> float:
