@@ -1,4 +1,4 @@
-"""What a repository elsewhere gets from the built wheel: fixtures, goldens, clauses, workers, reports, and the plugin off.
+"""What a repository elsewhere gets from the wheel: fixtures, goldens, clauses, workers, reports; and with it off.
 
 Runs two repositories that use the package and nothing else of this checkout. `python -m tests.downstream.matrix` does
 the same on other Pythons and with the oldest versions that pyproject.toml allows.
@@ -142,7 +142,7 @@ def test_with_pytest_html(repository: Repositories, case: Case) -> None:
 
     assert run.counts == {"passed": case.tests}, run.text
     page = (copy.path / "report.html").read_text(encoding="utf-8")
-    assert f"<span class=\"passed\">{case.tests} Passed," in page
+    assert f'<span class="passed">{case.tests} Passed,' in page
     assert ("<th>Cycles</th>" in page) == (case is SWIGLU)
 
 
@@ -169,25 +169,38 @@ def test_a_strict_repository_with_the_plugin_off_names_what_it_lacks(repository:
     assert lenient.counts["passed"] + lenient.counts["errors"] == SWIGLU.tests, lenient.text
 
 
-def test_a_broken_kernel_of_the_ring_fails_with_the_finding_and_its_line(repository: Repositories) -> None:
-    copy = repository("swiglu_ring")
-    line = copy.replace("kernels/swiglu.py", "            tl.wait(*ready)\n", "")
+@dataclass(frozen=True)
+class Fault:
+    """An edit of a kernel, what it should be found as, and where: lines counted from the edit's own."""
+
+    case: Case
+    file: str
+    old: str
+    new: str
+    failed: int
+    reads: str
+    writes: str
+
+
+MISSING_WAIT = Fault(
+    SWIGLU, "kernels/swiglu.py", "            tl.wait(*ready)\n", "", failed=15,
+    reads=r"mul on MATH of PE0, .* at swiglu\.py:{0} in swiglu",
+    writes=r"composite on GEMM of PE0, .* at swiglu\.py:27 in ",
+)  # fmt: skip
+MISSING_BARRIER = Fault(
+    PADDED, "kernels/gelu.py", "        asc.PipeBarrier(asc.PIPE_V)\n        asc.Adds(", "        asc.Adds(", failed=21,
+    reads=r"Adds on V of block0, .* at gelu\.py:{0} in compute",
+    writes=r"Exp on V of block0, .* at gelu\.py:43 in compute",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [MISSING_WAIT, MISSING_BARRIER], ids=lambda fault: fault.case.name)
+def test_a_broken_kernel_fails_with_the_finding_and_its_lines(repository: Repositories, fault: Fault) -> None:
+    copy = repository(fault.case.name)
+    line = copy.replace(fault.file, fault.old, fault.new)
 
     run = copy.run()
 
-    assert set(run.counts) == {"failed", "passed"}
-    assert "race-raw" in run.text
-    assert f"swiglu.py:{line}" in run.text  # what follows the wait that is gone: the first use
-    assert "tests/test_swiglu.py::test_weights_are_streamed_once - pytest_kernbench.simulator.errors" in run.text
-
-
-def test_a_broken_kernel_of_padded_rows_fails_with_the_finding_and_its_line(repository: Repositories) -> None:
-    copy = repository("padded_rows")
-    barrier = "        asc.PipeBarrier(asc.PIPE_V)\n"
-    line = copy.replace("kernels/gelu.py", f"{barrier}        asc.Adds(", "        asc.Adds(")
-
-    run = copy.run()
-
-    assert set(run.counts) == {"failed", "passed"}
-    assert "race-raw" in run.text
-    assert f"gelu.py:{line}" in run.text
+    assert run.counts == {"failed": fault.failed, "passed": fault.case.tests - fault.failed}, run.text
+    found = rf"race-raw: {fault.reads.format(line)}\nE +reads what\nE +{fault.writes}"
+    assert re.search(found, run.text), run.text
