@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from pytest_kernbench import comparisons, composites, messages, pipes, readings, rooflines
@@ -54,6 +55,23 @@ def _hold(complaint: str | None) -> None:
         raise AssertionError(complaint)
 
 
+def _a_run(run: object) -> None:
+    """Refuse what no launch returned."""
+    if not isinstance(run, Run):
+        raise ValueError(f"run is {run!r}: give what run_kernel, or the run of a device, returned")
+
+
+def _whole(value: object) -> int:
+    """`value` if it is a whole number, numpy's included; 0, which nobody may give, if it is none."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else 0
+
+
+def _makes_runs(make_run: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(make_run):
+        raise ValueError(f"make_run is {make_run!r}: give a function that makes everything anew and returns a Run")
+
+
 # --- bytes and work ---------------------------------------------------------------------------------------------------
 
 
@@ -83,8 +101,14 @@ def assert_work_scales_with_group(runs: Mapping[int, Run], unit: str = "GEMM") -
 
 
 def _several(runs: Mapping[int, Run]) -> None:
+    if not isinstance(runs, Mapping):
+        raise ValueError(f"runs is {runs!r}: wants a run for each group size, such as {{1: run, 4: other}}")
     if len(runs) < 2:
         raise ValueError(f"runs has {len(runs)} group size: nothing to compare, give at least two")
+    for group, run in runs.items():
+        if not _whole(group):
+            raise ValueError(f"runs has the group size {group!r}: wants a whole number that is not 0")
+        _a_run(run)
 
 
 def assert_bytes_read(run: Run, tensor: str, expected: int | Sequence[int]) -> None:
@@ -94,6 +118,7 @@ def assert_bytes_read(run: Run, tensor: str, expected: int | Sequence[int]) -> N
     read of bytes that had been read before; ValueError for a tensor that the run does not have. ADR-0060 11.2, B.4.
     """
     __tracebackhide__ = True
+    _a_run(run)
     log = run.log
     reads = readings.reads_of(log, tensor)
     got, wanted = readings.expected_by_program(log, expected, readings.of_programs(log, reads, "bytes"))
@@ -112,6 +137,7 @@ def assert_gemm_count(
     last one (the first too many, if there are too many). ADR-0060 11.4.
     """
     __tracebackhide__ = True
+    _a_run(run)
     log = run.log
     rows = composites.counted(log, of, region)
     got, wanted = readings.expected_by_program(log, expected, readings.of_programs(log, rows))
@@ -137,6 +163,7 @@ def assert_scratch_within(run: Run, nbytes: int) -> None:
     Raises AssertionError with the high-water mark and the first op that touches scratch beyond. ADR-0060 11.5.
     """
     __tracebackhide__ = True
+    _a_run(run)
     high = run.scratch_high_water
     if high > nbytes:
         blame = _first_beyond(run, nbytes)
@@ -165,8 +192,9 @@ def assert_reduction_rounds(run: Run, n: int, rounds: int | None = None, *, max_
     no part of a tree, or the part that came after the sum was sent on. ADR-0060 11.3.
     """
     __tracebackhide__ = True
-    if n < 1:
-        raise ValueError(f"a reduction of {n} programs: wants at least 1")
+    _a_run(run)
+    if _whole(n) < 1:
+        raise ValueError(f"a reduction of {n!r} programs: wants at least 1")
     expected = math.ceil(math.log2(n)) if rounds is None else rounds
     _hold(messages.reduction(run.log, n, expected, max_messages))
 
@@ -178,6 +206,7 @@ def assert_neighbour_only_hops(run: Run) -> None:
     programs sends none. ADR-0060 11.3.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(messages.far_hops(run))
 
 
@@ -188,6 +217,7 @@ def assert_queues_drained(run: Run) -> None:
     slots of the first queue that is not drained, and the first message left in it. ADR-0023; ADR-0060 11.3.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(messages.undrained(run.log))
 
 
@@ -202,6 +232,7 @@ def assert_composite_offload(run: Run, streamed: Collection[str] = ()) -> None:
     streamed tensor. ADR-0060 11.7.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(composites.not_offloaded(run.log, streamed))
 
 
@@ -213,8 +244,9 @@ def assert_issue_ahead(run: Run, depth: int = 1, *, region: str | None = None) -
     them, or if no program has more than `depth` composites of a label. ADR-0060 11.7.
     """
     __tracebackhide__ = True
-    if depth < 1:
-        raise ValueError(f"depth {depth}: wants at least 1")
+    _a_run(run)
+    if _whole(depth) < 1:
+        raise ValueError(f"depth {depth!r}: wants at least 1")
     _hold(composites.not_ahead(run.log, depth, region))
 
 
@@ -228,6 +260,7 @@ def assert_no_races(run: Run) -> None:
     for a run with `check=False`, which was not looked at. ADR-0060 11.8.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _no_findings(run, RACES)
 
 
@@ -238,6 +271,7 @@ def assert_no_use_after_recycle(run: Run) -> None:
     ValueError for a run with `check=False`, which was not looked at. ADR-0060 B.3, ADR-0063.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _no_findings(run, ALLOCATION)
 
 
@@ -249,6 +283,7 @@ def assert_no_redundant_transfers(run: Run) -> None:
     ADR-0060 B.4, ADR-0062.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _no_findings(run, ("redundant-transfer",))
 
 
@@ -259,6 +294,7 @@ def assert_no_dead_transfers(run: Run) -> None:
     ADR-0062.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _no_findings(run, ("dead-transfer",))
 
 
@@ -284,6 +320,7 @@ def assert_overlap(run: Run, unit: str, other: str, *, at_least: float) -> None:
     another schedule than the model's. ADR-0060 11.6.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(rooflines.not_overlapped(run, unit, other, at_least))
 
 
@@ -295,6 +332,7 @@ def assert_latency_between(run: Run, lower: float, upper: float, ratio: float | 
     keep or break, and for a run under another schedule than the model's. ADR-0060 11.6.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(rooflines.out_of_bounds(run, lower, upper, ratio))
 
 
@@ -311,6 +349,7 @@ def assert_matches_reference(run: Run, tensor: Any, expected: Any, bound: Any, *
     that is not finite. ADR-0060 11.1.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(comparisons.mismatch(run, tensor, expected, bound, how))
 
 
@@ -321,11 +360,14 @@ def assert_deterministic(make_run: Callable[[], Run], times: int = 2) -> None:
     row that differs, what differs in it and its source line. ADR-0060 11.8.
     """
     __tracebackhide__ = True
-    if times < 2:
-        raise ValueError(f"times {times}: one run has nothing to differ from, wants at least 2")
+    _makes_runs(make_run)
+    if _whole(times) < 2:
+        raise ValueError(f"times {times!r}: one run has nothing to differ from, wants at least 2")
     first = make_run()
+    _a_run(first)
     for number in range(2, times + 1):
         again = make_run()
+        _a_run(again)
         difference = comparisons.first_difference(first.log, again.log) or _other_summary(first, again)
         _hold(difference and f"run {number} is not run 1: {difference}")
 
@@ -346,6 +388,7 @@ def assert_schedule_independent(
     ADR-0060 11.8.
     """
     __tracebackhide__ = True
+    _makes_runs(make_run)
     usual = _under(make_run, "model", 0)
     arrays = {name: usual.array(name) for name in (each if isinstance(each, str) else each.name for each in tensors)}
     if not arrays:
@@ -366,6 +409,7 @@ def _under(make_run: Callable[..., Run], schedule: str, seed: int) -> Run:
     except SimError as error:
         error.add_note(f"under schedule {schedule!r}, seed {seed}")
         raise
+    _a_run(run)
     if run.hazards:
         count = f"{len(run.hazards)} findings under schedule {schedule!r}, seed {seed}, expected 0"
         raise AssertionError("\n\n".join([count, *map(str, run.hazards)]))
@@ -382,6 +426,7 @@ def assert_flags_balanced(run: Run) -> None:
     Raises AssertionError with the flag, both counts and its last row; ValueError for a log without flags. ADR-0310 3.3.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(pipes.unbalanced(run.log))
 
 
@@ -392,6 +437,7 @@ def assert_ub_budget(run: Run, planned: int) -> None:
     ADR-0310 2.4.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(pipes.other_budget(run, planned))
 
 
@@ -402,6 +448,7 @@ def assert_scalar_gm_accesses(run: Run, expected: int, tensors: Sequence[str] | 
     ValueError for a tensor that the run does not have. ADR-0310 2.2.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(pipes.wrong_scalar_count(run.log, expected, tensors))
 
 
@@ -412,6 +459,7 @@ def assert_dma_aligned(run: Run, multiple: int = 32, tensors: Sequence[str] | No
     Raises AssertionError with the first copy that does not; ValueError for a run without a DMA. ADR-0310 5.1.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _hold(pipes.misaligned_copy(run.log, multiple, tensors))
 
 
@@ -422,4 +470,5 @@ def assert_no_truncated_copy(run: Run) -> None:
     ValueError for a run with `check=False`, which was not looked at. ADR-0310 5.2.
     """
     __tracebackhide__ = True
+    _a_run(run)
     _no_findings(run, ("truncated-copy",))

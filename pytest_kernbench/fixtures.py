@@ -6,7 +6,7 @@ Nothing heavy is imported before a fixture is asked for. PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -52,10 +52,15 @@ def ahbm_spec(request: pytest.FixtureRequest) -> AhbmSpec:
 
 @pytest.fixture
 def ahbm_chip(ahbm_spec: AhbmSpec, request: pytest.FixtureRequest) -> AhbmChip:
-    """An AHBM chip of the numbers in `ahbm_spec` and in the test's `ahbm` mark, new for every test."""
+    """An AHBM chip of the numbers in `ahbm_spec` and in the test's `ahbm` mark, new for every test.
+
+    The hook `pytest_kernbench_make_chip` may put another in its place.
+    """
     from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 
-    return AhbmChip(_marked(ahbm_spec, "ahbm", request))
+    spec = _marked(ahbm_spec, "ahbm", request)
+    made: AhbmChip | None = _made("ahbm_chip", spec, request)
+    return AhbmChip(spec) if made is None else made
 
 
 @pytest.fixture
@@ -71,10 +76,32 @@ def ascend310p_spec(request: pytest.FixtureRequest) -> Ascend310pSpec:
 
 @pytest.fixture
 def ascend310p_core(ascend310p_spec: Ascend310pSpec, request: pytest.FixtureRequest) -> Ascend310pCore:
-    """A 310P of the numbers in `ascend310p_spec` and in the test's `ascend310p` mark, new for every test."""
+    """A 310P of the numbers in `ascend310p_spec` and in the test's `ascend310p` mark, new for every test.
+
+    The hook `pytest_kernbench_make_chip` may put another in its place.
+    """
     from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
 
-    return Ascend310pCore(_marked(ascend310p_spec, "ascend310p", request))
+    spec = _marked(ascend310p_spec, "ascend310p", request)
+    made: Ascend310pCore | None = _made("ascend310p_core", spec, request)
+    return Ascend310pCore(spec) if made is None else made
+
+
+def _made(name: str, spec: AhbmSpec | Ascend310pSpec, request: pytest.FixtureRequest) -> Any:
+    """What a plugin puts in the place of the chip of that name."""
+    if not request.node.ihook.pytest_kernbench_make_chip.get_hookimpls():
+        return None
+    from pytest_kernbench.extensions import ExtensionError, made_chip
+
+    try:
+        return made_chip(request, name, spec)
+    except ExtensionError as error:
+        raise _failed(error) from None
+
+
+def _failed(error: Exception) -> BaseException:
+    """The failure of a test that says what the error says, and nothing more."""
+    return pytest.fail.Exception(str(error), pytrace=False)
 
 
 def _marked(spec: Spec, marker: str, request: pytest.FixtureRequest) -> Spec:
@@ -115,14 +142,17 @@ def run_kernel(request: pytest.FixtureRequest) -> Iterator[RunKernel]:
     `@pytest.mark.allow_hazard("kind", reason="...")` lets findings of that kind pass; if there were none, the test
     fails. See `pytest_kernbench.running.RunKernel` for the arguments.
     """
+    from pytest_kernbench.extensions import ExtensionError, added
     from pytest_kernbench.hazards import AllowanceError, allowances
     from pytest_kernbench.running import RunKernel
 
     try:
-        allowed = allowances(request.node.iter_markers("allow_hazard"))
-    except AllowanceError as error:
-        pytest.fail(str(error), pytrace=False)
-    runner = RunKernel(allowed, full_trace=request.config.getoption("fulltrace"))
+        more = added(request)
+        allowed = allowances(request.node.iter_markers("allow_hazard"), more.kinds)
+    except (AllowanceError, ExtensionError) as error:
+        raise _failed(error) from None
+    full_trace = request.config.getoption("fulltrace")
+    runner = RunKernel(allowed, full_trace=full_trace, checkers=more.checkers, columns=more.columns)
     failed_before = request.session.testsfailed
     yield runner
     stale = runner.stale()

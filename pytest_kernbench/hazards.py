@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -90,12 +90,16 @@ class Allowance:
         )
 
 
-def allowances(marks: Iterable[Any]) -> list[Allowance]:
-    """The allowances that `allow_hazard` marks make. Raises AllowanceError for a mark that says it wrong."""
-    return [_allowance(mark) for mark in marks]
+def allowances(marks: Iterable[Any], more: Iterable[str] = ()) -> list[Allowance]:
+    """The allowances that `allow_hazard` marks make; `more` are kinds beside ours, those of the test's checkers.
+
+    Raises AllowanceError for a mark that says it wrong.
+    """
+    kinds = (*KINDS, *more)
+    return [_allowance(mark, kinds) for mark in marks]
 
 
-def _allowance(mark: Any) -> Allowance:
+def _allowance(mark: Any, kinds: Sequence[str]) -> Allowance:
     said = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
     reason = mark.kwargs.get("reason")
     if len(mark.args) != 1 or set(mark.kwargs) - {"reason"}:
@@ -103,10 +107,10 @@ def _allowance(mark: Any) -> Allowance:
     if not isinstance(reason, str) or not reason.strip():
         raise AllowanceError(f"allow_hazard({said}) gives no reason: say why the finding is known, reason='...'")
     (kind,) = mark.args
-    if kind not in KINDS:
-        near = nearest(str(kind), KINDS)
+    if kind not in kinds:
+        near = nearest(str(kind), kinds)
         guess = f"; nearest: {', '.join(near)}" if near else ""
-        raise AllowanceError(f"allow_hazard({said}): there is no such kind{guess}\nkinds: {', '.join(KINDS)}")
+        raise AllowanceError(f"allow_hazard({said}): there is no such kind{guess}\nkinds: {', '.join(kinds)}")
     if kind in NOTES:
         raise AllowanceError(f"allow_hazard({said}): {kind} is a note, in run.notes; it fails nothing: remove the mark")
     return Allowance(kind, reason)

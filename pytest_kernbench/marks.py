@@ -62,17 +62,30 @@ def _documents(config: pytest.Config, own: Callable[[], Iterable[Document]]) -> 
 
 
 def extra_documents(config: pytest.Config) -> dict[str, Document]:
-    """The documents of the ini setting `kernbench_spec_paths`."""
-    return by_id(document for folder in config.getini("kernbench_spec_paths") for document in _extra(folder))
+    """The documents of the ini setting `kernbench_spec_paths`, and of the folders that plugins name."""
+    folders = dict.fromkeys(config.getini("kernbench_spec_paths"), "kernbench_spec_paths")
+    if config.hook.pytest_kernbench_spec_paths.get_hookimpls():
+        folders = {**_hooked(config), **folders}
+    return by_id(document for folder, who in folders.items() for document in _extra(folder, who))
 
 
-def _extra(folder: Path) -> list[Document]:
-    """The documents of one folder of the ini setting; a folder without any is a mistake in the setting."""
+def _hooked(config: pytest.Config) -> dict[Path, str]:
+    """Folders that plugins name, each with the plugin."""
+    from pytest_kernbench.extensions import ExtensionError, spec_paths
+
+    try:
+        return {folder: who for who, folder in spec_paths(config)}
+    except ExtensionError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _extra(folder: Path, who: str) -> list[Document]:
+    """The documents of one folder that `who` names; one without any is a mistake."""
     from pytest_kernbench.parsing import read_folder  # not every run has folders of its own
 
     documents = read_folder(folder) if folder.is_dir() else []
     if not documents:
-        raise SpecError(f"kernbench_spec_paths: {folder} holds no spec document (*.md that begins with '---')")
+        raise SpecError(f"{who}: {folder} holds no spec document (*.md that begins with '---')")
     return documents
 
 

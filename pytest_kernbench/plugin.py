@@ -7,8 +7,12 @@ import sys
 
 import pytest
 
-from pytest_kernbench import ledger, marks, workers
+from pytest_kernbench import hookspecs, ledger, marks, workers
 from pytest_kernbench.fixtures import *  # noqa: F403  (its __all__ is the list of our fixtures)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,6 +110,14 @@ class _Results:
             return  # collection failed: "no test" would mislead
         self.ledger.link(marks.links(config))
         if self.ledger.has_links or marks.is_asked_for(config):
-            from pytest_kernbench import report
+            _summarise(terminalreporter, config, self.ledger)
 
-            report.summarise(terminalreporter, config, self.ledger)
+
+def _summarise(terminal: pytest.TerminalReporter, config: pytest.Config, heard: ledger.Ledger) -> None:
+    from pytest_kernbench import report
+    from pytest_kernbench.extensions import ExtensionError
+
+    try:
+        report.summarise(terminal, config, heard)
+    except ExtensionError as error:
+        raise pytest.UsageError(str(error)) from error

@@ -3,8 +3,11 @@
 A clause with one failing test has failed; skips and expected failures verify nothing. PYTEST_DONT_REWRITE
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +21,9 @@ from pytest_kernbench.marks import (
     indexed_documents,
     named_documents,
 )
+
+if TYPE_CHECKING:
+    from pytest_kernbench.extensions import MatrixColumn
 
 Outcomes = Mapping[str, list[str]]
 
@@ -40,19 +46,30 @@ def summary_line(document: Document, outcomes: Outcomes) -> str:
     return ", ".join([verified, *(f"{found[key]} {words}" for key, words in _GAPS.items() if found[key])])
 
 
-def table(document: Document, outcomes: Outcomes) -> Iterator[tuple[str, str]]:
-    """The lines of the clause table, each with the outcome of its clause."""
+def table(
+    document: Document, outcomes: Outcomes, columns: Mapping[str, MatrixColumn] | None = None
+) -> Iterator[tuple[str, str]]:
+    """The lines of the clause table, each with the outcome of its clause; `columns` stand before the title."""
     width = max(len(clause.number) for clause in (_HEAD, *document.clauses))
-    yield f"{_HEAD.number:{width}}  {'kind':11}  tests  outcome  {_HEAD.title}", ""
-    for clause in document.clauses:
-        yield _row(clause, width, _of(outcomes, document, clause))
+    more = [_column(heading, column, document) for heading, column in (columns or {}).items()]
+    yield "  ".join([f"{_HEAD.number:{width}}  {'kind':11}  tests  outcome", *(each[0] for each in more), "title"]), ""
+    for row, clause in enumerate(document.clauses, 1):
+        yield _row(clause, width, _of(outcomes, document, clause), [each[row] for each in more])
     if whole := outcomes.get(document.name):
-        yield _row(_WHOLE, width, whole)
+        yield _row(_WHOLE, width, whole, [" " * len(each[0]) for each in more])
 
 
-def _row(clause: Clause, width: int, outcomes: list[str]) -> tuple[str, str]:
+def _column(heading: str, column: MatrixColumn, document: Document) -> list[str]:
+    """Heading and cells, all as wide as the widest."""
+    cells = [heading, *(" ".join(str(column(document, clause)).split()) for clause in document.clauses)]
+    width = max(map(len, cells))
+    return [f"{cell:{width}}" for cell in cells]
+
+
+def _row(clause: Clause, width: int, outcomes: list[str], more: list[str]) -> tuple[str, str]:
     kind, outcome = "normative" if clause.normative else "informative", roll_up(outcomes)
-    return f"{clause.number:{width}}  {kind:11}  {len(outcomes):5}  {outcome:7}  {clause.title}", outcome
+    start = f"{clause.number:{width}}  {kind:11}  {len(outcomes):5}  {outcome:7}"
+    return "  ".join([start, *more, clause.title]), outcome
 
 
 def _of(outcomes: Outcomes, document: Document, clause: Clause) -> list[str]:
@@ -64,8 +81,9 @@ def summarise(terminal: pytest.TerminalReporter, config: pytest.Config, ledger: 
     documents, outcomes = config.stash[DOCUMENTS], ledger.outcomes()
     touched = {reference.partition("#")[0] for reference in outcomes}
     tables = _asked_for(config, documents, touched)
+    columns = _columns(config) if tables else {}
     for document in tables:
-        _write_table(terminal, document, outcomes)
+        _write_table(terminal, document, list(table(document, outcomes, columns)))
     for document in documents.values():
         if document in tables or document.name in touched:
             terminal.line(summary_line(document, outcomes))
@@ -82,9 +100,18 @@ def _asked_for(config: pytest.Config, documents: Documents, touched: Collection[
     return [each for each in documents.values() if each.id in own or each.name in touched]
 
 
-def _write_table(terminal: pytest.TerminalReporter, document: Document, outcomes: Outcomes) -> None:
+def _columns(config: pytest.Config) -> dict[str, MatrixColumn]:
+    """The columns that plugins add."""
+    if not config.hook.pytest_kernbench_matrix_columns.get_hookimpls():
+        return {}
+    from pytest_kernbench.extensions import matrix_columns
+
+    return matrix_columns(config)
+
+
+def _write_table(terminal: pytest.TerminalReporter, document: Document, lines: Iterable[tuple[str, str]]) -> None:
     terminal.section(f"{document.name} {document.title}", "-")
-    for text, outcome in table(document, outcomes):
+    for text, outcome in lines:
         terminal.line(text, red=outcome == "failed", green=outcome == "passed")
 
 

@@ -5,15 +5,20 @@ Errors of a kernel arrive with the kernel's frames and without the simulator's. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_kernbench import simulator
 from pytest_kernbench.hazards import Allowance, refused
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import DeadlockError, HazardError, KernelError
+
+if TYPE_CHECKING:
+    from pytest_kernbench.checkers import Checker
+    from pytest_kernbench.simulator.ops.log import Column
 
 __all__ = ["Device", "RunKernel"]
 
@@ -28,11 +33,20 @@ class Device(Protocol):
 
 
 class RunKernel:
-    """Runs kernels for one test. `allowed` are the findings that the test is known to have."""
+    """Runs kernels for one test.
 
-    def __init__(self, allowed: Iterable[Allowance] = (), *, full_trace: bool = False) -> None:
+    `allowed` are the findings that the test is known to have, `checkers` judge each run beside the device's own, and
+    `columns` are added to its log.
+    """
+
+    def __init__(
+        self, allowed: Iterable[Allowance] = (), *, full_trace: bool = False, checkers: Iterable[Checker] = (),
+        columns: Mapping[str, Column] | None = None,
+    ) -> None:  # fmt: skip
         self.allowed = list(allowed)
         self._full_trace = full_trace
+        self._checkers = tuple(checkers)
+        self._columns = dict(columns or {})
 
     def __call__(
         self,
@@ -63,10 +77,22 @@ class RunKernel:
         except Exception as error:  # the simulator's, or whatever the kernel's own code raised
             self._count(error)
             raise error if self._full_trace else error.with_traceback(_own_frames(error.__traceback__)) from None
+        run = self._extended(run, bool(check), f"run_kernel({_name(kernel)}, ..., {schedule=}, {seed=})")
         findings = refused(run.hazards, self.allowed)
         if check is True and findings:
             raise HazardError(tuple(findings))
         return run
+
+    def _extended(self, run: Run, check: bool, replay: str) -> Run:
+        """The run with what is added to it; as it is for most."""
+        __tracebackhide__ = True
+        for name, column in self._columns.items():
+            run.log.add_column(name, column)
+        if not (check and self._checkers):
+            return run
+        from pytest_kernbench.checkers import judged
+
+        return judged(run, self._checkers, replay)
 
     def _count(self, error: Exception) -> None:
         """An allowance is not stale because the finding, or a later one, ended the run."""
@@ -76,6 +102,12 @@ class RunKernel:
     def stale(self) -> list[str]:
         """The complaints about allowances that let nothing pass so far."""
         return [allowance.stale() for allowance in self.allowed if not allowance.matched]
+
+
+def _name(kernel: Any) -> str:
+    while isinstance(kernel, functools.partial):
+        kernel = kernel.func
+    return str(getattr(kernel, "__name__", type(kernel).__name__))
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

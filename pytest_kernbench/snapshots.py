@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,11 +37,12 @@ class OpLogSnapshot:
         self._snapshot = _assertion(item)
         self._texts: dict[str, str] = {}
 
-    def assert_matches(self, run: Run | OpLog, name: str = "") -> None:
+    def assert_matches(self, run: Run | OpLog, name: str = "", *, columns: Sequence[str] = ()) -> None:
         """Fail with the first op that differs, unless the log of `run` is as the goldens say.
 
         `name` tells several logs of one test apart. Times are compared for the "model" schedule alone: the others draw
-        them. `--snapshot-update` accepts the log as it is.
+        them. `columns`: added columns of the log that the timing has to add up for each unit. `--snapshot-update`
+        accepts the log as it is.
         """
         __tracebackhide__ = True
         from pytest_kernbench.simulator.ops.log import OpLog
@@ -50,7 +51,7 @@ class OpLogSnapshot:
         log = run if isinstance(run, OpLog) else run.log
         texts = {"structure": structure(log)}
         if getattr(run, "schedule", "model") == "model":
-            texts["timing"] = timing(log)
+            texts["timing"] = timing(log, columns)
         found = [self._compare(log, f"{name}.{kind}" if name else kind, text) for kind, text in texts.items()]
         complaints = [each for each in found if each]
         if complaints:

@@ -18,14 +18,29 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def link(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Link tests to clauses; a worker keeps its user's mistake for the controller and runs nothing."""
+    """Link tests to clauses, and load the checkers of those that run kernels.
+
+    A worker keeps its user's mistake for the controller and runs nothing.
+    """
     try:
         config.stash[marks.LINKS] = marks.link(items, config.stash[marks.DOCUMENTS])
+        if any("run_kernel" in getattr(item, "fixturenames", ()) for item in items):
+            _load_checkers(config)
     except pytest.UsageError as mistake:
         if not is_worker(config):
             raise
         _output(config)[_MISTAKE] = str(mistake)  # raised here, it would reach the user as an internal error of xdist
         items.clear()
+
+
+def _load_checkers(config: pytest.Config) -> None:
+    """One that cannot be loaded is one mistake, not one a test."""
+    from pytest_kernbench.extensions import ExtensionError, entry_point_checkers
+
+    try:
+        entry_point_checkers(config)
+    except ExtensionError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def send_links(config: pytest.Config) -> None:

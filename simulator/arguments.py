@@ -33,7 +33,7 @@ def whole(value: object) -> int | None:
 
 def wholes(values: object) -> tuple[int, ...] | None:
     """`values` as a tuple of whole numbers if they are a sequence of those."""
-    if not isinstance(values, (Sequence, np.ndarray)):
+    if not isinstance(values, (Sequence, np.ndarray)) or (isinstance(values, np.ndarray) and values.ndim == 0):
         return None
     found = tuple([number for number in map(whole, values) if number is not None])
     return found if len(found) == len(values) else None

@@ -85,6 +85,17 @@ class Pointer:
 
     __radd__ = __add__
 
+    def __sub__(self, other: object) -> NoReturn:
+        self.tl._refuse_operator(
+            "pointer - n", f"is to be less by {other!r}", "add a negative whole number of elements"
+        )
+
+    def __rsub__(self, other: object) -> NoReturn:
+        self.tl._refuse_operator("n - pointer", f"is taken from {other!r}", "add elements to a pointer")
+
+    def __getitem__(self, index: object) -> NoReturn:
+        self.tl._refuse_operator("pointer[...]", f"is asked for its {index!r}", "load it: tl.load(pointer + n, shape)")
+
     @property
     def byte(self) -> int:
         """Where it points, from the start of its space."""

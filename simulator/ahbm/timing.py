@@ -9,6 +9,7 @@ from functools import cache
 
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.ahbm.topology import Topology
+from pytest_kernbench.simulator.errors import LaunchError
 from pytest_kernbench.simulator.ops.unit import Route
 
 # The kind of issue cost of every name a row can have; the scheduler says a writeback, which costs the kernel nothing.
@@ -25,6 +26,8 @@ class Timing:
     """Cycles of ops. `topology` gives the routes; a new `Timing` has idle links."""
 
     def __init__(self, spec: AhbmSpec) -> None:
+        if not isinstance(spec, AhbmSpec):
+            raise LaunchError(f"Timing({spec!r}): wants an AhbmSpec")
         self.spec = spec
         self.topology = Topology(spec)
         self.stream_depth = spec.stream_depth

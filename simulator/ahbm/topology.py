@@ -124,6 +124,8 @@ def ring_ports(order: Sequence[int], *, closed: bool = True) -> Ports:
     pes = wholes(order)
     if pes is None:
         raise LaunchError(f"ring of {order!r}: wants a sequence of PE numbers")
+    if not isinstance(closed, bool):
+        raise LaunchError(f"ring_ports: closed {closed!r} is none of True, False")
     pairs = list(itertools.pairwise(pes)) + ([(pes[-1], pes[0])] if closed and len(pes) > 1 else [])
     ports: Ports = {}
     for pe, peer in pairs:

@@ -101,7 +101,7 @@ class Ascend310pCore:
             raise LaunchError(f"check {check!r} is none of True, 'collect', False")
         if data is not None and not isinstance(data, bool):
             raise LaunchError(f"data {data!r} is none of True, False, None")
-        if log not in LOGS or isinstance(log, int) is not (log is True):
+        if not isinstance(log, bool | str) or log not in LOGS:
             raise LaunchError(f"log {log!r} is none of True, 'data'")
         if grid is not None and block_dim is not None:
             raise LaunchError(f"grid={grid!r} and block_dim={block_dim!r} are two names of one number: give one")
@@ -110,7 +110,8 @@ class Ascend310pCore:
         call = arguments.call(kernel, args, kwargs, language="asc")
         tensors = self._named((*call.args, *call.kwargs.values()))
         with_data = any(tensor.filled for tensor in tensors.values()) if data is None else data
-        blocks = arguments.number("grid", (grid if grid is not None else block_dim) or 1, 1, MOST_BLOCKS)
+        given = block_dim if grid is None else grid
+        blocks = arguments.number("grid", 1 if given is None else given, 1, MOST_BLOCKS)
         here = [block for block in range(blocks) if block % self.spec.cores % parts == which]
         launch = Launch(
             self.spec, call, tensors, blocks, here, schedule, seed, with_data, bool(check), check and numerics,
@@ -156,9 +157,12 @@ class Launch:
         self._blocks = blocks
         self._here = here  # the blocks of the grid that this run has
         self._late = schedule == "late"
-        self._seed = seed
+        number = arguments.whole(seed)
+        if number is None:
+            raise LaunchError(f"seed {seed!r}: wants a whole number")
+        self._seed = number
         try:
-            self._schedule = schedule_named(schedule, seed)
+            self._schedule = schedule_named(schedule, number)
         except ValueError as error:
             raise LaunchError(str(error)) from None
         self._data = data

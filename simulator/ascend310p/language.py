@@ -197,7 +197,7 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
     def TQueBind(self, src: vocabulary.TPosition, dst: vocabulary.TPosition, depth: int) -> language_queue.TQueBind:
         """A queue from VECIN to VECOUT: buffers that MTE2 fills and MTE3 takes away, with nothing in between."""
         frame, ends = sys._getframe(1), (vocabulary.TPosition.VECIN, vocabulary.TPosition.VECOUT)
-        if (src, dst) != ends:
+        if src is not ends[0] or dst is not ends[1]:
             fact = f"from {getattr(src, 'value', src)!r} to {getattr(dst, 'value', dst)!r}"
             remedy = "bind VECIN to VECOUT for a pure copy; where V computes, use a queue of each"
             self.refuse(frame, "unsupported", "TQueBind", fact, remedy)
@@ -220,6 +220,8 @@ class Asc(ScalarCalls, CopyCalls, SyncCalls):
         if not isinstance(tensor, tensors.GlobalTensor) or tensor.tensor is None:
             fact, remedy = f"tensor is {tensor!r}", "give a GlobalTensor after its SetGlobalBuffer"
             self.refuse(frame, "bad-parameter", "DataCacheCleanAndInvalid", fact, remedy)
+        if not isinstance(whole, bool):
+            self.refuse(frame, "bad-parameter", "DataCacheCleanAndInvalid", f"whole is {whole!r}", "give True or False")
         self.cache.clean(tensor, whole)
 
     def planned(self, buffer: language_queue.TBuf, size: int) -> None:

@@ -109,7 +109,7 @@ def _check_switch(name: str, value: object) -> None:
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise LaunchError(f"spec field {name} = {value!r}: wants one of {', '.join(choices)}")
 
 

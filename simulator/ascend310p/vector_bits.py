@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_kernbench.simulator.ascend310p.geometry import Access, Indices, dense, packed, strided
+from pytest_kernbench.simulator.ascend310p.spec import UB_BYTES
 from pytest_kernbench.simulator.ascend310p.vector_plans import (
     FLOATS,
     MOST_REPEATS,
@@ -57,7 +58,7 @@ class BitPlans(VectorPlans):
             self.refuse(frame, "bad-parameter", name, f"cmpMode is {mode!r}", "use one of asc.CMPMODE")
         width = 256 // data.size
         if repeats is None:
-            count = self.whole(mask, 1, 2**31, "count", name, frame)
+            count = self.whole(mask, 1, UB_BYTES, "count", name, frame)
             if count % width:
                 fact = f"count {count} of {data} is {count * data.size} bytes"
                 self.refuse(frame, "bad-parameter", name, fact, f"{name} takes whole repeats of 256 bytes")
@@ -85,7 +86,7 @@ class BitPlans(VectorPlans):
         width = 256 // data.size
         lanes: Indices
         if repeats is None:
-            count = self.whole(mask, 1, 2**31, "count", "Select", frame)
+            count = self.whole(mask, 1, UB_BYTES, "count", "Select", frame)
             passes, shape = -(-count // width), one_axis(count)
             accesses = [dense(count, data.size)] * len(values)
             lanes = np.arange(count)

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from pytest_kernbench.simulator.ascend310p.geometry import Access, Mask, dense, lanes, stepped, strided
+from pytest_kernbench.simulator.ascend310p.spec import UB_BYTES
 from pytest_kernbench.simulator.ascend310p.speech import Rows, Speech
 from pytest_kernbench.simulator.ascend310p.vocabulary import (
     BinaryRepeatParams,
@@ -98,7 +99,7 @@ class VectorPlans(Speech):
         compute = self._meaning(name, types, rest, frame)
         sizes = [each.size for each in types]
         if repeats is None:
-            count = self.whole(mask, 1, 2**31, "count", name, frame)
+            count = self.whole(mask, 1, UB_BYTES, "count", name, frame)
             accesses = [dense(count, size) for size in sizes]
             passes, shape = -(-count * max(sizes) // 256), one_axis(count)
         else:
@@ -252,7 +253,7 @@ class VectorPlans(Speech):
             self.refuse(frame, "unsupported", "ReduceSum", fact, "all operands are half or all are float")
         width = 256 // kind.size
         if repeats is None:
-            count = self.whole(mask, 1, 2**31, "count", "ReduceSum", frame)
+            count = self.whole(mask, 1, UB_BYTES, "count", "ReduceSum", frame)
             source, passes, shape = dense(count, kind.size), -(-count // width), one_axis(count)
             compute = partial(reductions.total, width)
         else:

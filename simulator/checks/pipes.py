@@ -22,6 +22,7 @@ Spans = tuple[tuple[int, int], ...]
 FINE, COARSE = 9, 14  # bits of a bucket's bytes: on the chip, and in memory
 FORGET = 512  # entries of a bucket before those that everybody knows of are dropped
 RANK = {"race-raw": 2, "race-waw": 1, "race-war": 0}
+SWAPPED = {"race-raw": "race-war", "race-war": "race-raw"}
 VERBS = {"race-raw": ("writes", "reads"), "race-war": ("reads", "overwrites"), "race-waw": ("writes", "overwrites")}
 
 
@@ -77,10 +78,11 @@ class PipeRaceChecker(Observer):
         self._replay = replay
         self._epochs = [0, 0, 0, 0]
         self._known: list[Known] = [[0, 0, 0, 0] for _ in range(4)]
+        self._landed = 0  # of S's own stores, how many S has waited for, by a flag to a pipe and one back
         self._sets: dict[Key, deque[Known]] = {}
         self._fine: dict[int, Bucket] = {}
         self._coarse: dict[int, Bucket] = {}
-        self._racing: dict[int, tuple[str, int, int]] = {}  # of the op at hand: earlier row -> kind, bytes
+        self._racing: dict[int, dict[str, tuple[int, int]]] = {}  # of the op at hand: other row -> bytes by kind
         self._found: dict[tuple[str, Any, Any], Hazard] = {}
         self.racy_rows: set[int] = set()  # whose reads race: they are not uninitialised as well
         self.idle_waits: dict[int, int] = {}  # site of a Wait that nobody learned from -> how often
@@ -89,12 +91,17 @@ class PipeRaceChecker(Observer):
 
     def known(self) -> Known:
         """What S has waited for so far."""
-        return self._known[0].copy()
+        return [self._landed, *self._known[0][1:]]
 
     def _issued(self, pipe: int, known: Known | None) -> Known:
         """The pipe's knowledge, with what S knew when it issued the command."""
         mine = self._known[pipe]
-        of_s = self._known[0] if known is None else known
+        if known is None:
+            of_s, landed = self._known[0], self._landed
+        else:
+            of_s, landed = known, known[0]
+        if landed > mine[0]:
+            mine[0] = landed
         if of_s[1] > mine[1]:
             mine[1] = of_s[1]
         if of_s[2] > mine[2]:
@@ -115,7 +122,10 @@ class PipeRaceChecker(Observer):
     def flag_wait(self, key: Key, row: int, site: int, known: Known | None = None) -> None:
         clock = self._sets[key].popleft()
         mine = self._issued(key[1], known) if key[1] else self._known[0]
-        if not _learn(mine, clock):
+        new = _learn(mine, clock)
+        if not key[1] and clock[0] > self._landed:
+            self._landed, new = clock[0], True
+        if not new:
             self.idle_waits[site] = self.idle_waits.get(site, 0) + 1
 
     def flags_lost(self, key: Key, count: int) -> None:
@@ -129,6 +139,7 @@ class PipeRaceChecker(Observer):
     def barrier_all(self) -> None:
         for known in self._known:
             known[:] = self._epochs
+        self._landed = self._epochs[0]
 
     # Accesses
 
@@ -291,17 +302,17 @@ class PipeRaceChecker(Observer):
                 continue
             bare = _without([(max(first, lo), min(last, hi))], _later(bucket, kind, other, touch, pipe, epoch))
             if bare:
-                earlier = self._racing.get(touch.row)
-                if earlier is None or RANK[kind] > RANK[earlier[0]]:
-                    self._racing[touch.row] = (kind, *bare[0])
+                self._racing.setdefault(touch.row, {}).setdefault(kind, bare[0])
 
     def _report(self, row: int) -> None:
         racing, self._racing = self._racing, {}
-        for other, (kind, lo, hi) in racing.items():
-            if kind == "race-raw":
+        for other, kinds in racing.items():
+            if "race-raw" in kinds:
                 self.racy_rows.add(row)
             if other > row:  # the other was issued later, on a pipe that did not wait for its flag
-                kind = {"race-raw": "race-war", "race-war": "race-raw"}.get(kind, kind)
+                kinds = {SWAPPED.get(kind, kind): span for kind, span in kinds.items()}
+            kind = max(kinds, key=RANK.__getitem__)
+            lo, hi = kinds[kind]
             first, second = (self._about(each, lo, hi) for each in sorted((other, row)))
             key = (kind, first.site, second.site)
             known = self._found.get(key)

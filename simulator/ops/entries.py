@@ -81,11 +81,20 @@ class Reading:
         self._rows = log.table().tolist()
         self._operands = log.operand_table().tolist()
         self._depth: list[int] = []
-        self._order: list[int] = []  # of a row among the rows of its program with its name and region
+        self._order = self._orders()  # of a row among the rows of its program with its name and region
         self._said: Counter[tuple[int, int, int]] = Counter()
         self._received: dict[tuple[int, int], int] = {}  # newest message a program has asked another for
         for cells in self._rows:
             self._read(cells)
+
+    def _orders(self) -> list[int]:
+        said: Counter[tuple[int, int, int]] = Counter()
+        found = []
+        for cells in self._rows:
+            group = (cells[columns.PROGRAM], cells[columns.NAME], cells[columns.REGION])
+            found.append(said[group])
+            said[group] += 1
+        return found
 
     def entries(self) -> dict[str, list[Entry]]:
         """Every entry with its offsets."""
@@ -96,7 +105,6 @@ class Reading:
         parent, program = cells[columns.PARENT], cells[columns.PROGRAM]
         self._depth.append(0 if parent == NONE else self._depth[parent] + 1)
         group = (program, cells[columns.NAME], cells[columns.REGION])
-        self._order.append(self._said[group])
         self._said[group] += 1
         if cells[columns.MESSAGE] != NONE and self.log.names.values[cells[columns.NAME]].startswith("recv"):
             self._received[program, cells[columns.PEER]] = cells[columns.MESSAGE]
@@ -183,8 +191,9 @@ def _grouped(found: list[_Touched]) -> Iterator[_Touched]:
 
 
 def reference(name: str, region: str, newer: int) -> str:
-    """An earlier op of the same program, by what has been said since."""
-    return quoted(name) + (f"@{quoted(region)}" if region else "") + (f"~{newer}" if newer else "")
+    """An op of the same program by what was said since; below 0, one that is still to be said: a Wait's later Set."""
+    which = f"~{newer}" if newer > 0 else f"+{-newer}" if newer else ""
+    return quoted(name) + (f"@{quoted(region)}" if region else "") + which
 
 
 # Lines

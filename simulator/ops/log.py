@@ -27,6 +27,7 @@ WIDTH = len(COLUMNS)
     NAME, UNIT, PROGRAM, ISSUE, START, FREE, END, BYTES, CHARGED, WORK, SHAPE, OPERANDS,
     READS, WRITES, AFTER, PEER, MESSAGE, PARENT, REGION, SITE, ROUTE, RUNS,
 ) = range(WIDTH)  # fmt: skip
+TAKEN = frozenset({*COLUMNS, "tensor", "log", "index", "where"})  # names that selections have
 NONE = -1
 MOST_ROWS = 40  # of a selection's text
 MOST_OPERANDS = 3  # of each side of a row
@@ -96,6 +97,16 @@ class Interned:
         self.id: Callable[[Any], int] = _Ids(self.values).__getitem__
 
 
+Column = Callable[["OpLog"], Any]
+"""A number for every row of a log, computed when it is first asked for."""
+
+
+def refuse_column_name(name: str) -> None:
+    """Raises ValueError for what cannot be the name of one more column."""
+    if not name.isidentifier() or name.startswith("_") or name in TAKEN:
+        raise ValueError(f"{name!r} cannot name a column of a log: give a name such as 'energy' that it does not have")
+
+
 class OpLog:
     """Columns of 32 bits; `cells` holds the rows one after the other.
 
@@ -116,6 +127,7 @@ class OpLog:
         self.pes: list[int] = []  # the PE that runs each program
         self.layout: dict[str, int] = {}  # the spec's numbers that decide which rows there are and what they move
         self.places = Interned()  # (code, instruction) of the author's calls
+        self.more_columns: dict[str, Column] = {}  # a user's, by name
         self.regions.id("")
 
     def __len__(self) -> int:
@@ -143,6 +155,11 @@ class OpLog:
         return Site(code.co_filename, line or code.co_firstlineno, code.co_name)
 
     # Reading it back
+
+    def add_column(self, name: str, compute: Column) -> None:
+        """One more column for selections, of what `compute` gives for every row. Raises ValueError for the name."""
+        refuse_column_name(name)
+        self.more_columns[name] = compute
 
     def table(self) -> Ints:
         """All cells as rows by columns (a copy)."""
@@ -211,20 +228,31 @@ class Selection:
 
     def __str__(self) -> str:
         """A table for people: the first rows, one a line, and how many there are behind them."""
-        rows = [_cells_of(self.log, self.log[int(index)]) for index in self.index[:MOST_ROWS]]
+        more = [(name, getattr(self, name)) for name in self.log.more_columns]
+        rows = [
+            (*_cells_of(self.log, self.log[int(index)]), *(f"{name}={values[at]:g}" for name, values in more))
+            for at, index in enumerate(self.index[:MOST_ROWS])
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        more = [f"... and {len(self) - MOST_ROWS} more"] if len(self) > MOST_ROWS else []
-        return "\n".join([*lines, *more]) or "no rows"
+        rest = [f"... and {len(self) - MOST_ROWS} more"] if len(self) > MOST_ROWS else []
+        return "\n".join([*lines, *rest]) or "no rows"
 
     def __repr__(self) -> str:
         return f"<{len(self)} of {len(self.log)} rows>"
 
     def __getattr__(self, column: str) -> Ints:
-        """A column of numbers: issue, start, free, end, bytes, charged, work, after, peer, parent, program, runs."""
-        if column not in COLUMNS:
-            raise AttributeError(f"a log has no column {column!r}; it has {', '.join(COLUMNS)}")
-        return self._table[:, COLUMNS.index(column)]
+        """A column of numbers: issue, start, free, end, bytes, charged, work, after, peer, parent, program, runs.
+
+        And those that a plugin adds.
+        """
+        if column in COLUMNS:
+            return self._table[:, COLUMNS.index(column)]
+        more = vars(self)["log"].more_columns if "log" in vars(self) else {}
+        if column not in more:
+            raise AttributeError(f"a log has no column {column!r}; it has {', '.join([*COLUMNS, *more])}")
+        found: Ints = np.asarray(more[column](self.log))[self.index]
+        return found
 
     def where(self, **conditions: object) -> Selection:
         """Rows that meet every condition.
@@ -273,10 +301,10 @@ def _cells_of(log: OpLog, row: Row) -> tuple[str, ...]:
     """Program, unit, name, times, bytes, operands and source line."""
     end = row.end if row.end != NONE else ""
     size = f"{row.bytes}B" if row.bytes else ""
-    return log.programs[row.program], row.unit, row.name, f"{row.issue}..{end}", size, _touched(row), str(row.site)
+    return log.programs[row.program], row.unit, row.name, f"{row.issue}..{end}", size, touched(row), str(row.site)
 
 
-def _touched(row: Row) -> str:
+def touched(row: Row) -> str:
     """Reads, then an arrow and writes."""
     reads, writes = (_ranges([each for each in row.operands if each.written is side]) for side in (False, True))
     return f"{reads} -> {writes}".strip() if writes else reads

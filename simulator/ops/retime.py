@@ -67,6 +67,10 @@ def retime(log: OpLog, timing: Timing) -> Retimed:
     Raises LaunchError if the rows themselves would be others (a spec with other tiles or slots), and SimError for a log
     whose waits do not come to an end.
     """
+    if not isinstance(log, OpLog):
+        raise LaunchError(f"retime: the log is {log!r}; give run.log of a run on AHBM")
+    if not hasattr(type(timing), "issue_cycles"):
+        raise LaunchError(f"retime: the timing is {timing!r}; give Timing(spec)")
     for name, value in log.layout.items():
         if getattr(timing.spec, name) != value:
             fact = f"spec field {name} = {getattr(timing.spec, name)}, the run of the log had {value}"

@@ -71,19 +71,26 @@ def _totals(reading: Reading) -> str:
     return f"# {units.total()} ops: {counts}" if counts else "# 0 ops"
 
 
-def timing(log: OpLog) -> str:
-    """How long the run took: cycles, what each unit did, the critical path, when each region began and ended."""
+def timing(log: OpLog, columns: Sequence[str] = ()) -> str:
+    """How long the run took: cycles, what each unit did, the critical path, when each region began and ended.
+
+    `columns`: others of the log's columns to add up for each unit. Raises ValueError for one that it does not have.
+    """
+    everything = log.all
+    for column in columns:
+        if not hasattr(everything, column):
+            raise ValueError(f"the log has no column {column!r}; added are {', '.join(log.more_columns) or 'none'}")
     lines = [*heading("timing", log), "", f"cycles {total_cycles(log)}", ""]
-    return "\n".join([*lines, *_unit_lines(log), "", *_path_lines(log), "", *_checkpoints(log)]) + "\n"
+    return "\n".join([*lines, *_unit_lines(log, columns), "", *_path_lines(log), "", *_checkpoints(log)]) + "\n"
 
 
-def _unit_lines(log: OpLog) -> Iterator[str]:
+def _unit_lines(log: OpLog, columns: Sequence[str]) -> Iterator[str]:
     """What each kind of unit did, all programs together; a composite counts by its panels and sub-tiles."""
     everything = log.all
     for unit in sorted(log.units.values):
         rows = everything.where(unit=unit)
         if len(rows):
-            yield "  ".join([f"{quoted(unit):<6}", f"{len(rows)} ops", *_sums(unit, rows)])
+            yield "  ".join([f"{quoted(unit):<6}", f"{len(rows)} ops", *_sums(unit, rows), *_more_sums(rows, columns)])
 
 
 def _sums(unit: str, rows: Selection) -> Iterator[str]:
@@ -94,6 +101,13 @@ def _sums(unit: str, rows: Selection) -> Iterator[str]:
         yield f"busy {(rows.free - rows.start).sum()}"
         sums = {"bytes": rows.bytes.sum(), "charged": rows.charged.sum(), "work": rows.work.sum()}
         yield from (f"{name} {value}" for name, value in sums.items() if value)
+
+
+def _more_sums(rows: Selection, columns: Sequence[str]) -> Iterator[str]:
+    """Sums of the columns that were asked for, in that order; of whole numbers exactly."""
+    for column in columns:
+        total = getattr(rows, column).sum()
+        yield f"{column} {int(total) if total.dtype.kind in 'biu' else format(float(total), '.6g')}"
 
 
 def _path_lines(log: OpLog) -> Iterator[str]:

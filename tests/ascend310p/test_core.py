@@ -161,6 +161,38 @@ def test_a_barrier_on_all_waits_for_pipes_and_stores(ub: Any) -> None:
 # The scalar unit
 
 
+@pytest.mark.adr("0310", "3.5")
+def test_the_kind_of_a_race_is_program_order_though_the_first_op_is_behind_a_wait(launch: Any) -> None:
+    def kernel(x: Any, *, asc: Any) -> None:
+        pipe, buf = asc.TPipe(), asc.TBuf()
+        pipe.InitBuffer(buf, 256)
+        t = buf.Get(asc.float32)
+        asc.WaitFlag(asc.HardEvent.S_MTE2, 0)
+        asc.DataCopy(t, gm(asc, x), 64)  # said first, taken by MTE2 when the flag is set
+        asc.Adds(t, t, 1.0, 64)
+        asc.SetFlag(asc.HardEvent.S_MTE2, 0)
+
+    (race,) = [each for each in launch(kernel, x=np.ones(64, np.float32)).run.hazards if "race" in each.kind]
+    assert (race.kind, [op.name for op in race.ops]) == ("race-raw", ["DataCopy", "Adds"])
+
+
+@pytest.mark.adr("0310", "3.5")
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_store_that_s_has_waited_for_through_a_pipe_is_over_for_all_that_s_says(ub: Any, waits: bool) -> None:
+    def body(asc: Any, t: Any) -> None:
+        t.SetValue(0, 1.0)
+        asc.SetFlag(asc.HardEvent.S_MTE2, 0)
+        asc.WaitFlag(asc.HardEvent.S_MTE2, 0)  # MTE2 goes on when the store has landed
+        asc.SetFlag(asc.HardEvent.MTE2_S, 0)
+        if waits:
+            asc.WaitFlag(asc.HardEvent.MTE2_S, 0)
+        asc.Duplicate(t, 2.0, 64)
+
+    outcome = ub(body)
+    assert outcome.kinds == ([] if waits else ["race-waw", "unpaired-flag"])
+    assert not [note for note in outcome.run.notes if note.kind == "redundant-flag"] or not waits
+
+
 @pytest.mark.adr("0310", "3.6")
 def test_a_store_is_posted_and_s_sees_it_at_once(ub: Any) -> None:
     seen: list[Any] = []

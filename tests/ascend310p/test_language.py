@@ -643,6 +643,20 @@ def test_a_row_has_32_bytes_and_data_alone_leaves_syncs_out(launch: Any) -> None
 
 
 @pytest.mark.adr("0310", "6.3")
+def test_a_wait_for_a_flag_that_is_set_later_says_so(launch: Any) -> None:
+    def kernel(*, asc: Any) -> None:
+        for _ in range(2):
+            asc.WaitFlag(asc.HardEvent.S_V, 0)
+        for _ in range(2):
+            asc.SetFlag(asc.HardEvent.S_V, 0)
+
+    log = launch(kernel).run.log
+    entries = text.parse(text.structure(log))["block0"]
+    assert [each.awaits for each in entries] == ["SetFlag<S_V>+1", "SetFlag<S_V>+2", "", ""]
+    assert "cycles" in text.timing(log)
+
+
+@pytest.mark.adr("0310", "6.3")
 def test_another_front_end_says_where_it_is(launch: Any) -> None:
     def kernel(*, asc: Any) -> None:
         t = room(asc)

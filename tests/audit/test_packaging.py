@@ -41,12 +41,31 @@ def is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in {".py", ".pyc"} and "egg-info" not in str(path)
 
 
-def test_no_module_but_the_assertions_is_rewritten_by_pytest(modules: dict[str, Path]) -> None:
+def test_no_module_but_the_assertions_and_the_contract_is_rewritten_by_pytest(modules: dict[str, Path]) -> None:
     rewritten = {name for name, path in modules.items() if not switched_off(path)}
 
-    assert rewritten <= {"pytest_kernbench.assertions"}
+    assert rewritten == {"pytest_kernbench.assertions", "pytest_kernbench.contract"}
     assert len(modules) > 40
 
 
 def switched_off(path: Path) -> bool:
     return "PYTEST_DONT_REWRITE" in (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+
+
+def test_importing_the_package_asks_for_no_hypothesis_but_in_the_strategies(modules: dict[str, Path]) -> None:
+    importing = {name for name, path in modules.items() if {"hypothesis", "strategies"} & imported(path)}
+
+    assert importing == {"pytest_kernbench.strategies"}
+
+
+def imported(path: Path) -> set[str]:
+    """The parts of every name that a module imports as it is imported; what a function imports is its own affair."""
+    found: set[str] = set()
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    for node in todo:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            found.update(part for name in names for part in name.split("."))
+        elif not isinstance(node, ast.FunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(node)
+    return found

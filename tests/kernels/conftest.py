@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -315,7 +316,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 
     def edit(kernel: Callable[..., None], edits: dict[str, str]) -> Any:
         package, _, module = kernel.__module__.rpartition(".")
-        name = f"broken{next(COPIES)}"
+        name = next(free for n in COPIES if (free := f"broken{n}") not in sys.modules)  # this file may be loaded twice
         (tmp_path / name).mkdir()
         paths = sorted(Path(inspect.getsourcefile(kernel) or "").parent.glob("*.py"))
         sources = {path.name: path.read_text(encoding="utf-8").replace(package, name) for path in paths}

@@ -6,7 +6,9 @@ Most broken kernels still give the right numbers: only what a clause promises ab
 from __future__ import annotations
 
 import itertools
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,10 +24,10 @@ from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.errors import HazardError, KernelError
 
+FAULTS = runpy.run_path(str(Path(__file__).parents[1] / "faults/edits.py"))["FAULTS"]
 SMALL = {"d": 64, "d_v": 64, "group": 4}
 QK = 'self.tl.composite("gemm", self.q, tile.k, trans_b=True, out=out, epilogue=(("scale", scale),))'
 PV = 'tl.composite("gemm", stored, tile.v, trans_b=False, out=next(self._parts))'
-SCOPE = 'with tl.scratch_scope():\n            with tl.region("softmax"):\n                s ='
 COLLECT = {"check": "collect"}
 
 
@@ -60,7 +62,7 @@ def in_parts(kernel, size):
     [
         {'epilogue=(("scale", scale),)': 'epilogue=(("scale", 1.0),)'},
         {"tl.ref(v + first * d_v, (width, d_v))": "tl.ref(k + first * d_v, (width, d_v))"},
-        {"tl.add(l * correction, tl.sum(p), out=l)": "tl.add(l, tl.sum(p), out=l)"},
+        FAULTS["B-50"],
         {"tl.mul(o, product.correction, out=o)": "tl.wait(product.correction)"},
     ],
     ids=["no scale", "K in the place of V", "l not corrected", "O not corrected"],
@@ -144,7 +146,7 @@ def test_11_4_tiles_that_nobody_sees(prefill, case, broken, edits):
 
 @pytest.mark.adr("0060", "11.5")
 def test_11_5_temporaries_that_pile_up(prefill, case, broken):
-    leaky = broken(gqa_prefill_batch, {SCOPE: SCOPE.replace("with tl.scratch_scope()", "if True")})
+    leaky = broken(gqa_prefill_batch, FAULTS["B-62"])
 
     def high(s, kernel=None):
         return prefill([case(t_q=16, kv_len=s, structure=True)], tile=64, kernel=kernel).run
@@ -202,12 +204,9 @@ def test_11_7_keys_that_are_loaded_beside_the_panels(split, case, broken):
         ka.assert_composite_offload(run, streamed=("K",))
 
 
-UNAWAITED = {"tl.wait(product.part), out=o": "product.part, out=o"}
-
-
 @pytest.mark.adr("0060", "11.8")
 def test_11_8_a_result_that_depends_on_the_schedule(split, case, broken):
-    each, bad = case(kv_len=100, **SMALL), broken(gqa_decode_batch, UNAWAITED)
+    each, bad = case(kv_len=100, **SMALL), broken(gqa_decode_batch, FAULTS["B-01"])
 
     def make_run(kernel, **how):
         return lambda schedule, seed: (
@@ -221,7 +220,7 @@ def test_11_8_a_result_that_depends_on_the_schedule(split, case, broken):
 
 @pytest.mark.adr("0060", "11.8")
 def test_11_8_an_order_that_only_timing_keeps(split, case, broken):
-    each, bad = case(kv_len=100, **SMALL), broken(gqa_decode_batch, UNAWAITED)
+    each, bad = case(kv_len=100, **SMALL), broken(gqa_decode_batch, FAULTS["B-01"])
 
     ka.assert_no_races(split([each], 1, tile=16, run=COLLECT).run)
     with refused("race-raw"):
@@ -247,7 +246,7 @@ def test_11_8_a_log_that_depends_on_what_ran_before(split, case):
 @pytest.mark.adr("0060", "B.2")
 def test_b_2_k_the_wrong_way_round(prefill, case, broken):
     """Tile, d and query rows are all 64: every shape fits, and Q.K would be computed in the place of Q.K^T (R1)."""
-    flat = broken(gqa_prefill_batch, {"tile.k, trans_b=True, out=out": "tile.k, trans_b=False, out=out"})
+    flat = broken(gqa_prefill_batch, FAULTS["B-57"])
     each = case(t_q=16, kv_len=128, **SMALL)
 
     each.check(prefill([each], tile=64).outputs[0])
@@ -275,7 +274,7 @@ def test_b_2_rows_that_lie_apart_are_charged_by_run(run_kernel, ahbm_chip):
 
 @pytest.mark.adr("0060", "B.3")
 def test_b_3_one_score_buffer(prefill, case, broken):
-    single = broken(gqa_prefill_batch, {"depth.ahead + 1, n)": "depth.ahead, n)"})
+    single = broken(gqa_prefill_batch, FAULTS["B-02"])
     each = case(t_q=16, kv_len=128, structure=True, **SMALL)
 
     ka.assert_no_races(prefill([each], tile=32, run=COLLECT).run)
@@ -455,11 +454,10 @@ def test_3_a_mask_that_is_finite(prefill, case, broken):
     k = each.problem.k.astype(np.float32) / 8
     k[:, :13] -= 40
     low = replace(each, problem=replace(each.problem, q=each.problem.q * 0 + 57, k=k.astype(each.problem.k.dtype)))
-    edits = {'mask = tl.where(column <= row, 0.0, float("-inf"))': "mask = tl.where(column <= row, 0.0, -1e4)"}
 
     low.check(prefill([low], tile=16).outputs[0])
     with refused("off by"):
-        low.check(prefill([low], tile=16, kernel=broken(gqa_prefill_batch, edits)).outputs[0])
+        low.check(prefill([low], tile=16, kernel=broken(gqa_prefill_batch, FAULTS["B-32"])).outputs[0])
 
 
 @pytest.mark.adr("0060", "3")
@@ -484,8 +482,7 @@ def test_4_ranks_that_are_numbered_row_by_row(split, case, broken):
 
 @pytest.mark.adr("0060", "4", "5.1", "5.3")
 def test_4_ranks_without_tokens_that_stay_away(split, case, broken):
-    call = "            reduce_to_root(state, rank, shape"
-    absent = broken(gqa_decode_batch, {call: f"            if tiles:\n    {call}"})
+    absent = broken(gqa_decode_batch, FAULTS["B-14"])
     each = case(kv_len=3, **SMALL)
     good, bad = (split([each], 8, kernel=kernel, run=COLLECT) for kernel in (None, absent))
 
@@ -500,9 +497,9 @@ def test_4_ranks_without_tokens_that_stay_away(split, case, broken):
 @pytest.mark.parametrize(
     ("kv_len", "edits"),
     [
-        (3, {"finite = tl.maximum(m_new, LOWEST)\n": "finite = m_new\n"}),
+        (3, FAULTS["B-23"]),
         (0, {"o / tl.maximum(l, 1e-30)": "o / l"}),
-        (4, {"finite = tl.maximum(m_new, LOWEST) if some else m_new": "finite = m_new"}),
+        (4, FAULTS["B-26"]),
     ],
     ids=["both sides empty", "l is 0", "a row without a key in its first tile"],
 )

@@ -5,6 +5,9 @@ Findings of order are the same under every schedule; the values they spoil show 
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from pytest_kernbench import assertions as ka
 from pytest_kernbench.kernels.ahbm.gqa_decode import gqa_decode
 from pytest_kernbench.simulator.errors import DeadlockError, KernelError
 
+FAULTS = runpy.run_path(str(Path(__file__).parents[1] / "faults/edits.py"))["FAULTS"]
 SCHEDULES = ["model", "jitter", "late"]
 
 
@@ -31,7 +35,7 @@ def wrong_under_some_schedule(decode, case, kernel):
 @pytest.mark.adr("0060", "11.7", "B.3")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_missing_wait_on_the_pv_composite_is_a_race_in_every_tile(decode, problem, broken, line_of, schedule):
-    kernel = broken(gqa_decode, {"tl.wait(product.part), out=o": "product.part, out=o"})
+    kernel = broken(gqa_decode, FAULTS["B-01"])
     case = problem(s=256, tile=64)
 
     kinds, text = found(decode(case, kernel, check="collect", schedule=schedule))
@@ -60,7 +64,7 @@ def test_missing_wait_on_the_qk_composite_is_a_race_in_every_tile(decode, proble
 @pytest.mark.adr("0060", "B.3")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_one_score_buffer_with_issue_ahead_is_a_race(decode, problem, broken, line_of, schedule):
-    kernel = broken(gqa_decode, {"depth.ahead + 1, n)": "depth.ahead, n)"})
+    kernel = broken(gqa_decode, FAULTS["B-02"])
     case = problem(s=256, tile=64)
 
     kinds, text = found(decode(case, kernel, check="collect", schedule=schedule))
@@ -85,10 +89,7 @@ def test_state_rebound_inside_the_scope_is_used_after_recycling(decode, problem,
 
 @pytest.mark.adr("0060", "4")
 def test_recv_of_a_wrong_shape_is_a_message_mismatch(decode, problem, broken, line_of):
-    kernel = broken(
-        gqa_decode,
-        {"tl.recv(side, m.shape), tl": "tl.recv(side, m.shape[::-1]), tl"},
-    )
+    kernel = broken(gqa_decode, FAULTS["B-18"])
 
     with pytest.raises(KernelError) as caught:
         decode(problem(s=100, n=2), kernel)
@@ -145,7 +146,7 @@ def test_a_tile_that_does_not_fit_is_a_capacity_error_with_both_numbers(decode, 
 @pytest.mark.adr("0060", "3", "B.2")
 def test_a_k_tile_the_wrong_way_round_is_refused_though_it_fits(decode, problem, broken, line_of):
     """With TILE == d the product of Q and K without the transpose has the right shape and the wrong numbers (R1)."""
-    kernel = broken(gqa_decode, {"tile.k, trans_b=True, out=out": "tile.k, trans_b=False, out=out"})
+    kernel = broken(gqa_decode, FAULTS["B-57"])
 
     with pytest.raises(KernelError) as caught:
         decode(problem(s=256, tile=128), kernel)
@@ -169,11 +170,7 @@ def test_a_square_k_tile_without_an_orientation_is_refused_without_axis_names_to
 @pytest.mark.adr("0060", "11.1")
 def test_a_wrong_head_map_is_a_mismatch_that_names_the_store_and_the_head(decode, problem, broken, line_of):
     """`h % H_kv` in place of `h // G`: every row is some head's, so nothing but values can tell (B-55)."""
-    edits = {
-        "load_rows(q, cube * group,": "load_rows(q, cube,",
-        "tl.load(ptr, shape, strides)": "tl.load(ptr, shape, (strides[0] * tl.num_programs(1), *strides[1:]))",
-    }
-    kernel = broken(gqa_decode, edits)
+    kernel = broken(gqa_decode, FAULTS["B-55"])
     case = problem(s=100, group=4, heads=2)
     run = decode(case, kernel)
 

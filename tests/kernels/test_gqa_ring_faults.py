@@ -5,6 +5,9 @@ Findings of order are the same under every schedule. Two edits change nothing th
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,7 @@ from pytest_kernbench.kernels.ahbm.flash_sweep import Depth
 from pytest_kernbench.kernels.ahbm.gqa_ring import gqa_ring
 from pytest_kernbench.simulator.errors import DeadlockError, KernelError
 
+FAULTS = runpy.run_path(str(Path(__file__).parents[1] / "faults/edits.py"))["FAULTS"]
 SCHEDULES = ["model", "jitter", "late"]
 SHAPE = {"group": 2, "d": 32, "d_v": 32}
 AHEAD = Depth(ahead=1, in_flight=1)
@@ -82,9 +86,8 @@ def test_one_own_buffer_under_scores_said_ahead_is_a_race(attempt, line_of, sche
 )
 def test_a_wait_for_k_alone_uses_v_before_it_is_there(attempt, line_of, sharding, user, schedule):
     """B-12: K and V of a piece are two messages."""
-    edit = {"k, v = self.tl.wait(*asked.popleft())": "k, v = asked.popleft()\n                self.tl.wait(k)"}
     with pytest.raises(KernelError) as caught:
-        attempt(edit, sharding, schedule=schedule, n=2 if sharding == "contiguous" else 4)
+        attempt(FAULTS["B-12"], sharding, schedule=schedule, n=2 if sharding == "contiguous" else 4)
 
     text = str(caught.value)
     assert caught.value.kind == "race-raw" and "tl.wait(handle) first" in text
@@ -96,9 +99,7 @@ def test_a_wait_for_k_alone_uses_v_before_it_is_there(attempt, line_of, sharding
 @every_schedule
 def test_a_slot_released_while_its_values_are_multiplied_is_a_race(attempt, line_of, schedule):
     """B-07: the credit lets the neighbour write the next piece over the one that P.V still reads."""
-    state = "self.state = m_new, l, o\n"
-    edits = {"        product.tile.done()\n": "", state: f"{state}        tile.done()\n"}
-    outcome, _ = attempt(edits, schedule=schedule, depth=AHEAD)
+    outcome, _ = attempt(FAULTS["B-07"], schedule=schedule, depth=AHEAD)
 
     kinds, text = found(outcome.run)
     assert kinds == {"race-war"}
@@ -178,11 +179,7 @@ def test_senders_that_skip_what_is_waited_for_starve_the_ranks_behind(attempt, l
 @pytest.mark.parametrize("sharding", ["striped", "zigzag"])
 def test_all_own_pieces_before_anything_is_received_is_a_deadlock(attempt, line_of, sharding, schedule):
     """R37: shard by shard in place of piece by piece."""
-    edit = {
-        "for number, step in itertools.product(range(max(map(len, pieces))), range(n)):":
-        "for step, number in itertools.product(range(n), range(max(map(len, pieces)))):"
-    }  # fmt: skip
-    text = deadlock(attempt, edit, sharding, schedule=schedule)
+    text = deadlock(attempt, FAULTS["B-15"], sharding, schedule=schedule)
 
     assert line_of('self.tl.send("E", k)') in text
     assert all(f"PE{rank} -> PE{(rank + 1) % 4}" in text for rank in range(4))  # the cycle, from wherever it begins
@@ -293,8 +290,7 @@ def test_positions_of_another_rank_or_layout_are_wrong_numbers(attempt, old, new
 @pytest.mark.adr("0060", "5.5", "5.4", "11.1")
 def test_a_chunk_masked_from_its_own_corner_is_wrong(attempt):
     """B-46: top-left in place of bottom-right."""
-    edit = {"return self.kv_len - self.t_q if self.q_start is None else self.q_start": "return 0"}
-    outcome, each = attempt(edit, sizes={"t_q": 20})
+    outcome, each = attempt(FAULTS["B-46"], sizes={"t_q": 20})
 
     assert wrong(outcome, each)
 
@@ -335,11 +331,9 @@ def test_a_tree_at_the_end_of_a_ring_merges_states_of_different_queries(attempt,
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_state_rounded_to_bfloat16_after_each_piece_is_too_coarse(attempt, dtype):
     """B-38: the error grows with the ring; storage that is finer than bfloat16 shows it."""
-    add = "tl.add(o, tl.wait(product.part), out=o)"
-    edit = {add: f'{add}\n            tl.wait(tl.add(tl.cast(o, "bfloat16"), 0.0, out=o))'}
     off = []
     for n in (1, 8):
-        outcome, each = attempt(edit, n=n, s=64, tile=8, q_block=16, sizes={"dtype": dtype})
+        outcome, each = attempt(FAULTS["B-38"], n=n, s=64, tile=8, q_block=16, sizes={"dtype": dtype})
         assert not outcome.run.hazards and wrong(outcome, each)
         off.append(np.abs(outcome.outputs[0].astype(float) - each.answer[0]).max() / each.error.bound)
     assert min(off) > 1

@@ -1,4 +1,4 @@
-"""Deadlocks of any size are reported whole; runs that fail leave no memory behind, on either device."""
+"""Deadlocks of any size are reported whole; a run that fails, by whatever exception, leaves nothing behind."""
 
 import gc
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from greenlet import greenlet
 
 from pytest_kernbench.simulator import AhbmChip, AhbmSpec
 from pytest_kernbench.simulator.ahbm.topology import ring_ports
@@ -119,3 +120,85 @@ def test_the_310p_runs_on_as_if_nothing_had_been(kind: str) -> None:
     first = log_of_a_run()
     fails_on_310p(kind)
     assert log_of_a_run() == first
+
+
+@pytest.mark.parametrize("kind", ["deadlock", "refusal", "error", "endless"])
+def test_the_ahbm_runs_on_as_if_nothing_had_been(kind: str) -> None:
+    def sound(x: Any, *, tl: Any) -> None:
+        tl.wait(tl.store(x, tl.exp(tl.load(x, (32, 32)))))
+
+    def log_of_a_run() -> str:
+        chip = AhbmChip()
+        return str(chip.run(sound, chip.tensor("x", (32, 32), "float32", np.zeros((2, 32, 32))), grid=2).log)
+
+    first = log_of_a_run()
+    fails_on_ahbm(kind)
+    assert log_of_a_run() == first
+
+
+# What an author's code raises
+
+
+class Own(BaseException):
+    """An exception of an author's that is no Exception."""
+
+
+RAISED = [
+    ValueError("v"),
+    SystemExit(3),
+    RecursionError("deep"),
+    KeyboardInterrupt(),
+    MemoryError(),
+    Own(),
+    LookupError(),
+]
+
+
+def alive() -> int:
+    """Greenlets that have begun and have not ended, the main one left out."""
+    gc.collect()
+    found = [each for each in gc.get_objects() if isinstance(each, greenlet)]
+    return sum(1 for each in found if each and not each.dead and each.parent is not None)
+
+
+def raised_on_ahbm(error: BaseException) -> None:
+    """PE0 raises while the other three wait for it."""
+
+    def kernel(*, tl: Any) -> None:
+        if tl.program_id(0) == 0:
+            tl.zeros((4,))
+            raise error
+        tl.recv("W" if tl.program_id(0) != 2 else "N", (4, 4))
+
+    AhbmChip().run(kernel, grid=4)
+
+
+def raised_on_310p(error: BaseException) -> None:
+    def kernel(*, asc: Any) -> None:
+        pipe, buf = asc.TPipe(), asc.TBuf()
+        pipe.InitBuffer(buf, 512)
+        asc.Duplicate(buf.Get(asc.float32), 2.0, 64)
+        raise error
+
+    Ascend310pCore().run(kernel, data=True)
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("run", [raised_on_ahbm, raised_on_310p])
+def test_what_a_kernel_raises_comes_out_as_it_is(run: Callable[[BaseException], None], error: BaseException) -> None:
+    before, state, collects = alive(), np.geterr(), gc.isenabled()
+    with pytest.raises(type(error)) as caught:
+        run(error)
+
+    assert caught.value is error
+    assert (alive(), np.geterr(), gc.isenabled()) == (before, state, collects)
+
+
+@pytest.mark.parametrize("kernels", [2, 3, 8, 64])
+def test_a_deadlock_leaves_no_greenlet(kernels: int) -> None:
+    before = alive()
+    chip = AhbmChip(AhbmSpec(mesh_rows=8, mesh_cols=8), ports=ring_ports(tuple(range(kernels))))
+    with pytest.raises(DeadlockError):
+        chip.run(waits_for_its_neighbour, grid=kernels)
+
+    assert alive() == before

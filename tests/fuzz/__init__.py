@@ -1,0 +1,1 @@
+"""Random programs of both devices against an order that is worked out from their text alone."""
