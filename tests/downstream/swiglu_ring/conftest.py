@@ -1,4 +1,4 @@
-"""Our chip, the layer on it, and cycles in every report."""
+"""Our chip, the layer on it, a rule of our own, and cycles in every report."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_kernbench.checkers import Checker
+    from pytest_kernbench.documents import Clause, Document
     from pytest_kernbench.running import RunKernel
     from pytest_kernbench.simulator import AhbmSpec, Run
 
@@ -33,6 +35,23 @@ def run_layer(run_kernel: RunKernel, ahbm_spec: AhbmSpec, request: pytest.Fixtur
         return done
 
     return run
+
+
+# --- hooks of pytest-kernbench; optional, so that `-p no:kernbench` can do without them -------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_kernbench_checkers() -> list[Checker]:
+    """Every run of `run_kernel` is held against our rule too."""
+    from simulator.rules import SMALL_MESSAGES
+
+    return [SMALL_MESSAGES]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_kernbench_matrix_columns() -> dict[str, Callable[[Document, Clause], str]]:
+    """Who answers for a clause, in the table of clauses."""
+    return {"owner": lambda document, clause: "numerics" if clause.number.startswith("1") else "kernels"}
 
 
 # --- cycles in the reports: a property of the test, so that they come through -n too ----------------------------------

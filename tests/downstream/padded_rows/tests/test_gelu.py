@@ -96,4 +96,9 @@ def test_slower_memory_is_slower(run_gelu: RunGelu, ascend310p_core: Ascend310pC
 
 
 def test_golden(run_gelu: RunGelu, oplog_snapshot: OpLogSnapshot) -> None:
-    oplog_snapshot.assert_matches(run_gelu(1000))
+    oplog_snapshot.assert_matches(run_gelu(1000), columns=["energy"])
+
+
+def test_energy_is_a_column_of_the_log(run_gelu: RunGelu) -> None:
+    log = run_gelu(1000).log
+    assert log.where(unit="MTE2").energy.sum() == 20 * whole_blocks(1000) * 2
