@@ -14,7 +14,9 @@ HAS_HYPOTHESIS = importlib.util.find_spec("hypothesis") is not None
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out files that need hypothesis where the `test` extra is not installed."""
+    """Leave out repositories of others, and files that need hypothesis where the `test` extra is not installed."""
+    if collection_path.is_dir():
+        return True if (collection_path / "pytest.ini").is_file() else None
     if HAS_HYPOTHESIS or collection_path.suffix != ".py":
         return None
     return True if "from hypothesis" in collection_path.read_text(encoding="utf-8") else None
