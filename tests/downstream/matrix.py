@@ -91,7 +91,10 @@ class Session:
         return tuple(pin for pin in leg.pins if pin.partition("=")[0] not in ("matplotlib", "distributed"))
 
     def _downstream(self, python: Path) -> tuple[str, int, str, str]:
-        """`tests/downstream` of this checkout, run by this Python, with the repositories run by that one."""
+        """`tests/downstream` of this checkout, run by this Python, with the repositories run by that one.
+
+        -P: in the checkout's folder, its `pytest_kernbench` would be imported, which has no simulator inside.
+        """
         command = [
             sys.executable,
             "-m",

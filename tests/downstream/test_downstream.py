@@ -147,6 +147,14 @@ def test_with_pytest_html(repository: Repositories, case: Case) -> None:
     assert ("<th>Cycles</th>" in page) == (case is SWIGLU)
 
 
+def test_a_device_of_its_own_keeps_the_contract_that_the_wheel_has(repository: Repositories) -> None:
+    run = repository("toy_device").run("-n", "2")
+
+    assert set(run.counts) == {"passed"}, run.text
+    assert run.counts["passed"] > 18  # promises of a device alone are so many
+    assert "ADR-7003: 3 of 3 normative clauses verified" in run.text
+
+
 def test_a_repository_with_the_plugin_off_runs_what_does_not_use_it(repository: Repositories) -> None:
     run = repository("padded_rows").run("-p", "no:kernbench", "-rE")
 
