@@ -95,17 +95,8 @@ class Session:
 
         -P: in the checkout's folder, its `pytest_kernbench` would be imported, which has no simulator inside.
         """
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-k",
-            "not wheel",
-            "tests/downstream",
-        ]
+        options = ("-q", "-p", "no:cacheprovider", "-k", "not wheel")
+        command = [sys.executable, "-P", "-m", "pytest", *options, "tests/downstream/test_downstream.py"]
         env = {**environments.clean(), LEG: str(python)}
         done = subprocess.run(command, cwd=environments.ROOT, env=env, text=True, capture_output=True)
         return "tests/downstream", done.returncode, _last(done.stdout), done.stdout + done.stderr
