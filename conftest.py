@@ -12,6 +12,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin on small 
 
 HAS_HYPOTHESIS = importlib.util.find_spec("hypothesis") is not None
 
+if HAS_HYPOTHESIS:
+    from hypothesis import settings
+
+    settings.register_profile("kernbench", deadline=None)  # time of an example is the machine's load, not a fault
+    settings.load_profile("kernbench")
+
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out repositories of others, and files that need hypothesis where the `test` extra is not installed."""

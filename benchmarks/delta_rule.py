@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule import host
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK, Shape
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import CHUNK, Shape, Tiling
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
+from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
+from pytest_kernbench.simulator.device import Run
 
 CHUNKS = 3
+SYNC = Ascend310pSpec().sync_cycles
 TOGETHER = ("flag-per-row", "state-by-one-dma", "cheap-rewrites")
+ALL = tuple(OPTIONS)
 SETS: tuple[tuple[str, ...], ...] = ((), *((name,) for name in OPTIONS), TOGETHER, (*TOGETHER, "resident-state"))
 
 
@@ -41,17 +45,33 @@ def measure(width: int, tokens: int = CHUNKS * CHUNK, heads: int = 8) -> Iterato
     """Every set of options on `heads` value heads of one core's share: one, of as many cores."""
     plain = 0
     for options in SETS:
-        shape = Shape((tokens,), heads, heads, width, width)
-        plan = improved(shape, *options, data=False)
-        launched = host.launch(Ascend310pCore(), shape, tiling=plan.tiling, variant=plan.variant)
-        run = launched.run(check=False, part=(0, 8))
+        tiling, run = share(width, tokens, options, heads=heads)
         plain = plain or run.cycles
         log = run.log
         copies = log.where(name="DataCopy")
         yield Row(
-            width, " + ".join(options) or "mended", plan.tiling.v_step, run.cycles, plain / run.cycles,
+            width, named(options), tiling.v_step, run.cycles, plain / run.cycles,
             pairs(log), scalars(run), len(copies), int(copies.bytes.sum()),
         )  # fmt: skip
+
+
+def share(
+    width: int, tokens: int, options: Sequence[str], *, heads: int = 8, chunk: int = CHUNK, sync: int = SYNC
+) -> tuple[Tiling, Run]:
+    """The tiling, and the run of the first of eight cores on `heads` value heads of `width` by `width`.
+
+    `sync`: cycles to say anything to a pipe, a flag or a barrier.
+    """
+    shape = Shape((tokens,), heads, heads, width, width)
+    plan = improved(shape, *options, chunk=chunk, data=False)
+    core = Ascend310pCore(Ascend310pSpec(sync_cycles=sync))
+    launched = host.launch(core, shape, tiling=plan.tiling, variant=plan.variant)
+    return plan.tiling, launched.run(check=False, part=(0, 8))
+
+
+def named(options: Sequence[str]) -> str:
+    """A set of options as the tables call it."""
+    return "all" if tuple(options) == ALL else " + ".join(options) or "mended"
 
 
 def pairs(log: Any) -> int:

@@ -6,15 +6,16 @@ of both sides, the first op that is to blame and its source line; a call that co
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 from pytest_kernbench import comparisons, composites, messages, pipes, readings, rooflines
 from pytest_kernbench.hazards import ALLOCATION, RACES
 from pytest_kernbench.readings import say
 from pytest_kernbench.rooflines import roofline, serial_sum
+from pytest_kernbench.signatures import checked
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import SimError
 
@@ -47,6 +48,8 @@ __all__ = [
     "serial_sum",
 ]
 
+MOST_RUNS = 1000  # that a test is taken to ask for on purpose
+
 
 def _hold(complaint: str | None) -> None:
     """Fail with `complaint` if there is one."""
@@ -55,26 +58,10 @@ def _hold(complaint: str | None) -> None:
         raise AssertionError(complaint)
 
 
-def _a_run(run: object) -> None:
-    """Refuse what no launch returned."""
-    if not isinstance(run, Run):
-        raise ValueError(f"run is {run!r}: give what run_kernel, or the run of a device, returned")
-
-
-def _whole(value: object) -> int:
-    """`value` if it is a whole number, numpy's included; 0, which nobody may give, if it is none."""
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else 0
-
-
-def _makes_runs(make_run: object) -> None:
-    """Refuse what cannot be called."""
-    if not callable(make_run):
-        raise ValueError(f"make_run is {make_run!r}: give a function that makes everything anew and returns a Run")
-
-
 # --- bytes and work ---------------------------------------------------------------------------------------------------
 
 
+@checked
 def assert_dma_reads_independent_of_group(runs: Mapping[int, Run], tensors: Sequence[str] = ("K", "V")) -> None:
     """Every PE reads the same number of bytes of each tensor, in as many DMA reads, whatever the group size.
 
@@ -88,6 +75,7 @@ def assert_dma_reads_independent_of_group(runs: Mapping[int, Run], tensors: Sequ
         _hold(readings.grouped_reads(runs, tensor))
 
 
+@checked
 def assert_work_scales_with_group(runs: Mapping[int, Run], unit: str = "GEMM") -> None:
     """The work of a unit is proportional to the group size, exactly.
 
@@ -101,16 +89,13 @@ def assert_work_scales_with_group(runs: Mapping[int, Run], unit: str = "GEMM") -
 
 
 def _several(runs: Mapping[int, Run]) -> None:
-    if not isinstance(runs, Mapping):
-        raise ValueError(f"runs is {runs!r}: wants a run for each group size, such as {{1: run, 4: other}}")
     if len(runs) < 2:
         raise ValueError(f"runs has {len(runs)} group size: nothing to compare, give at least two")
-    for group, run in runs.items():
-        if not _whole(group):
-            raise ValueError(f"runs has the group size {group!r}: wants a whole number that is not 0")
-        _a_run(run)
+    if 0 in runs:
+        raise ValueError("runs has the group size 0: wants whole numbers from 1")
 
 
+@checked
 def assert_bytes_read(run: Run, tensor: str, expected: int | Sequence[int]) -> None:
     """DMA reads of `tensor`, a name, move exactly `expected` bytes: a total, or one number for each program.
 
@@ -118,7 +103,6 @@ def assert_bytes_read(run: Run, tensor: str, expected: int | Sequence[int]) -> N
     read of bytes that had been read before; ValueError for a tensor that the run does not have. ADR-0060 11.2, B.4.
     """
     __tracebackhide__ = True
-    _a_run(run)
     log = run.log
     reads = readings.reads_of(log, tensor)
     got, wanted = readings.expected_by_program(log, expected, readings.of_programs(log, reads, "bytes"))
@@ -127,6 +111,7 @@ def assert_bytes_read(run: Run, tensor: str, expected: int | Sequence[int]) -> N
         raise AssertionError(f"{got} bytes of {tensor} are read, expected {wanted}\n{blame}")
 
 
+@checked
 def assert_gemm_count(
     run: Run, expected: int | Sequence[int], *, of: str = "product", region: str | None = None
 ) -> None:
@@ -137,7 +122,6 @@ def assert_gemm_count(
     last one (the first too many, if there are too many). ADR-0060 11.4.
     """
     __tracebackhide__ = True
-    _a_run(run)
     log = run.log
     rows = composites.counted(log, of, region)
     got, wanted = readings.expected_by_program(log, expected, readings.of_programs(log, rows))
@@ -157,13 +141,13 @@ def _counted(run: Run, rows: list[int], expected: int | Sequence[int]) -> str:
     return "\n".join([*lines, f"  {'first too many' if over else 'last'}: {say(run.log, at)}"])
 
 
+@checked
 def assert_scratch_within(run: Run, nbytes: int) -> None:
     """No PE ever had more than `nbytes` bytes of scratch allocated.
 
     Raises AssertionError with the high-water mark and the first op that touches scratch beyond. ADR-0060 11.5.
     """
     __tracebackhide__ = True
-    _a_run(run)
     high = run.scratch_high_water
     if high > nbytes:
         blame = _first_beyond(run, nbytes)
@@ -182,6 +166,7 @@ def _first_beyond(run: Run, nbytes: int) -> str:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
+@checked
 def assert_reduction_rounds(run: Run, n: int, rounds: int | None = None, *, max_messages: int | None = None) -> None:
     """Messages of the run reduce the parts of `n` programs to one root: over n-1 edges, in exactly `rounds` rounds.
 
@@ -192,13 +177,13 @@ def assert_reduction_rounds(run: Run, n: int, rounds: int | None = None, *, max_
     no part of a tree, or the part that came after the sum was sent on. ADR-0060 11.3.
     """
     __tracebackhide__ = True
-    _a_run(run)
-    if _whole(n) < 1:
-        raise ValueError(f"a reduction of {n!r} programs: wants at least 1")
+    if n < 1:
+        raise ValueError(f"a reduction of {n} programs: wants at least 1")
     expected = math.ceil(math.log2(n)) if rounds is None else rounds
     _hold(messages.reduction(run.log, n, expected, max_messages))
 
 
+@checked
 def assert_neighbour_only_hops(run: Run) -> None:
     """Every message goes to a PE that is one physical hop away.
 
@@ -206,10 +191,10 @@ def assert_neighbour_only_hops(run: Run) -> None:
     programs sends none. ADR-0060 11.3.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(messages.far_hops(run))
 
 
+@checked
 def assert_queues_drained(run: Run) -> None:
     """Every message is received exactly once, and every slot has come home to its sender.
 
@@ -217,13 +202,13 @@ def assert_queues_drained(run: Run) -> None:
     slots of the first queue that is not drained, and the first message left in it. ADR-0023; ADR-0060 11.3.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(messages.undrained(run.log))
 
 
 # --- composites -------------------------------------------------------------------------------------------------------
 
 
+@checked
 def assert_composite_offload(run: Run, streamed: Collection[str] = ()) -> None:
     """Every product is a composite, and its sub-tiles do all of its MACs; no blocking `dot` occurs.
 
@@ -232,10 +217,10 @@ def assert_composite_offload(run: Run, streamed: Collection[str] = ()) -> None:
     streamed tensor. ADR-0060 11.7.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(composites.not_offloaded(run.log, streamed))
 
 
+@checked
 def assert_issue_ahead(run: Run, depth: int = 1, *, region: str | None = None) -> None:
     """In every program, composite j + `depth` is issued before the kernel waits for composite j of the same label.
 
@@ -244,15 +229,15 @@ def assert_issue_ahead(run: Run, depth: int = 1, *, region: str | None = None) -
     them, or if no program has more than `depth` composites of a label. ADR-0060 11.7.
     """
     __tracebackhide__ = True
-    _a_run(run)
-    if _whole(depth) < 1:
-        raise ValueError(f"depth {depth!r}: wants at least 1")
+    if depth < 1:
+        raise ValueError(f"depth {depth}: wants at least 1")
     _hold(composites.not_ahead(run.log, depth, region))
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
+@checked
 def assert_no_races(run: Run) -> None:
     """The checkers found no race: no read or write that nothing puts in order with another write of the same bytes.
 
@@ -260,10 +245,10 @@ def assert_no_races(run: Run) -> None:
     for a run with `check=False`, which was not looked at. ADR-0060 11.8.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _no_findings(run, RACES)
 
 
+@checked
 def assert_no_use_after_recycle(run: Run) -> None:
     """The checkers found nobody who uses bytes that have another owner by now, and no op in flight on such bytes.
 
@@ -271,10 +256,10 @@ def assert_no_use_after_recycle(run: Run) -> None:
     ValueError for a run with `check=False`, which was not looked at. ADR-0060 B.3, ADR-0063.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _no_findings(run, ALLOCATION)
 
 
+@checked
 def assert_no_redundant_transfers(run: Run) -> None:
     """No transfer fetches what a copy on chip has: bytes of an unchanged tensor whose copy is alive and unchanged too.
 
@@ -283,10 +268,10 @@ def assert_no_redundant_transfers(run: Run) -> None:
     ADR-0060 B.4, ADR-0062.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _no_findings(run, ("redundant-transfer",))
 
 
+@checked
 def assert_no_dead_transfers(run: Run) -> None:
     """Every load, and every copy into UB, is read: at least a byte of it before it is overwritten or the run ends.
 
@@ -294,7 +279,6 @@ def assert_no_dead_transfers(run: Run) -> None:
     ADR-0062.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _no_findings(run, ("dead-transfer",))
 
 
@@ -311,6 +295,7 @@ def _no_findings(run: Run, kinds: Sequence[str]) -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def assert_overlap(run: Run, unit: str, other: str, *, at_least: float) -> None:
     """In every program with work on both units, they work at the same time for `at_least` of the shorter one's time.
 
@@ -320,10 +305,10 @@ def assert_overlap(run: Run, unit: str, other: str, *, at_least: float) -> None:
     another schedule than the model's. ADR-0060 11.6.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(rooflines.not_overlapped(run, unit, other, at_least))
 
 
+@checked
 def assert_latency_between(run: Run, lower: float, upper: float, ratio: float | None = None) -> None:
     """The run takes `lower` to `upper` cycles, and at most `ratio` times `lower`.
 
@@ -332,13 +317,13 @@ def assert_latency_between(run: Run, lower: float, upper: float, ratio: float | 
     keep or break, and for a run under another schedule than the model's. ADR-0060 11.6.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(rooflines.out_of_bounds(run, lower, upper, ratio))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
+@checked
 def assert_matches_reference(run: Run, tensor: Any, expected: Any, bound: Any, *, how: str = "") -> None:
     """Every element of `tensor` is within `bound` of `expected`, and NaN and infinite exactly where that is.
 
@@ -349,10 +334,10 @@ def assert_matches_reference(run: Run, tensor: Any, expected: Any, bound: Any, *
     that is not finite. ADR-0060 11.1.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(comparisons.mismatch(run, tensor, expected, bound, how))
 
 
+@checked
 def assert_deterministic(make_run: Callable[[], Run], times: int = 2) -> None:
     """`times` runs have the same log, byte for byte, and the same cycles, findings and scratch.
 
@@ -360,16 +345,29 @@ def assert_deterministic(make_run: Callable[[], Run], times: int = 2) -> None:
     row that differs, what differs in it and its source line. ADR-0060 11.8.
     """
     __tracebackhide__ = True
-    _makes_runs(make_run)
-    if _whole(times) < 2:
-        raise ValueError(f"times {times!r}: one run has nothing to differ from, wants at least 2")
-    first = make_run()
-    _a_run(first)
+    if not 2 <= times <= MOST_RUNS:
+        raise ValueError(f"times {times}: wants 2, since one run has nothing to differ from, to {MOST_RUNS}")
+    first = _made(make_run)
     for number in range(2, times + 1):
-        again = make_run()
-        _a_run(again)
+        again = _made(make_run)
         difference = comparisons.first_difference(first.log, again.log) or _other_summary(first, again)
         _hold(difference and f"run {number} is not run 1: {difference}")
+
+
+def _made(make_run: Callable[..., Run], **how: Any) -> Run:
+    """The run that `make_run` makes, if it is one."""
+    _takes(make_run, how)
+    run: object = make_run(**how)
+    if not isinstance(run, Run):
+        raise ValueError(f"make_run returned {run!r}: wants what run_kernel, or the run of a device, returned")
+    return run
+
+
+def _takes(make_run: Callable[..., Run], how: Mapping[str, Any]) -> None:
+    try:
+        inspect.signature(make_run).bind(**how)
+    except (TypeError, ValueError) as error:  # a function of C may say nothing of itself
+        raise ValueError(f"make_run cannot be called with ({', '.join(how)}): {error}") from None
 
 
 def _other_summary(first: Run, again: Run) -> str | None:
@@ -377,6 +375,7 @@ def _other_summary(first: Run, again: Run) -> str | None:
     return None if mine == theirs else f"cycles, scratch and findings are {mine} against {theirs}"
 
 
+@checked
 def assert_schedule_independent(
     make_run: Callable[..., Run], tensors: Collection[Any], seeds: Iterable[int] = range(5)
 ) -> None:
@@ -388,9 +387,8 @@ def assert_schedule_independent(
     ADR-0060 11.8.
     """
     __tracebackhide__ = True
-    _makes_runs(make_run)
     usual = _under(make_run, "model", 0)
-    arrays = {name: usual.array(name) for name in (each if isinstance(each, str) else each.name for each in tensors)}
+    arrays = {name: usual.array(name) for name in map(comparisons.name_of, tensors)}
     if not arrays:
         raise ValueError("tensors is empty, so nothing would be compared: name the kernel's results")
     late = [("late", seed) for seed in range(usual.late_orders)]
@@ -405,11 +403,10 @@ def _under(make_run: Callable[..., Run], schedule: str, seed: int) -> Run:
     """The run under a schedule; a finding fails it."""
     __tracebackhide__ = True
     try:
-        run = make_run(schedule=schedule, seed=seed)
+        run = _made(make_run, schedule=schedule, seed=seed)
     except SimError as error:
         error.add_note(f"under schedule {schedule!r}, seed {seed}")
         raise
-    _a_run(run)
     if run.hazards:
         count = f"{len(run.hazards)} findings under schedule {schedule!r}, seed {seed}, expected 0"
         raise AssertionError("\n\n".join([count, *map(str, run.hazards)]))
@@ -419,6 +416,7 @@ def _under(make_run: Callable[..., Run], schedule: str, seed: int) -> Run:
 # --- cores of pipes (Ascend 310P) -------------------------------------------------------------------------------------
 
 
+@checked
 def assert_flags_balanced(run: Run) -> None:
     """Every flag of every block is waited for as often as it is set, the flags of queues among them.
 
@@ -426,10 +424,10 @@ def assert_flags_balanced(run: Run) -> None:
     Raises AssertionError with the flag, both counts and its last row; ValueError for a log without flags. ADR-0310 3.3.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(pipes.unbalanced(run.log))
 
 
+@checked
 def assert_ub_budget(run: Run, planned: int) -> None:
     """The kernel takes exactly the bytes of UB that the host's tiling counts.
 
@@ -437,10 +435,10 @@ def assert_ub_budget(run: Run, planned: int) -> None:
     ADR-0310 2.4.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(pipes.other_budget(run, planned))
 
 
+@checked
 def assert_scalar_gm_accesses(run: Run, expected: int, tensors: Sequence[str] | None = None) -> None:
     """The scalar unit reads and writes `expected` elements of memory, all blocks together.
 
@@ -448,10 +446,10 @@ def assert_scalar_gm_accesses(run: Run, expected: int, tensors: Sequence[str] | 
     ValueError for a tensor that the run does not have. ADR-0310 2.2.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(pipes.wrong_scalar_count(run.log, expected, tensors))
 
 
+@checked
 def assert_dma_aligned(run: Run, multiple: int = 32, tensors: Sequence[str] | None = None) -> None:
     """Every DMA starts at a multiple of `multiple` bytes of its tensor in memory.
 
@@ -459,10 +457,10 @@ def assert_dma_aligned(run: Run, multiple: int = 32, tensors: Sequence[str] | No
     Raises AssertionError with the first copy that does not; ValueError for a run without a DMA. ADR-0310 5.1.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _hold(pipes.misaligned_copy(run.log, multiple, tensors))
 
 
+@checked
 def assert_no_truncated_copy(run: Run) -> None:
     """The checkers found no copy that moves less than its count says.
 
@@ -470,5 +468,4 @@ def assert_no_truncated_copy(run: Run) -> None:
     ValueError for a run with `check=False`, which was not looked at. ADR-0310 5.2.
     """
     __tracebackhide__ = True
-    _a_run(run)
     _no_findings(run, ("truncated-copy",))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,7 @@ def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str 
     tensor = _named(run, tensor)
     got = run.array(tensor)
     wanted = np.asarray(expected)
-    limit = float(getattr(bound, "bound", bound))
-    if not (math.isfinite(limit) and limit >= 0):
-        raise ValueError(f"bound {limit}: wants a finite number >= 0, such as an error model's")
+    limit = _limit(getattr(bound, "bound", bound))
     if got.shape != wanted.shape:
         raise ValueError(f"{tensor.name} is {got.shape}, the reference {wanted.shape}: give them the same shape")
     if not wanted.size:
@@ -50,11 +49,26 @@ def mismatch(run: Run, tensor: Any, expected: Any, bound: Any, how: str) -> str 
     return "\n".join(lines)
 
 
+def _limit(bound: object) -> float:
+    limit = float(bound) if isinstance(bound, Real) else math.nan
+    if not (math.isfinite(limit) and limit >= 0):
+        raise ValueError(f"bound {bound!r}: wants a finite number >= 0, such as an error model's")
+    return limit
+
+
 def _named(run: Run, tensor: Any) -> Any:
     """The tensor, if only its name is given. Raises ValueError for a name that the run does not have."""
     if isinstance(tensor, str) and tensor not in run.tensors:
         raise ValueError(f"the run has no tensor {tensor!r}; it has {', '.join(run.tensors) or 'none'}")
     return run.tensors[tensor] if isinstance(tensor, str) else tensor
+
+
+def name_of(tensor: object) -> str:
+    """The name of a tensor, which may be given as such. Raises ValueError for what has none."""
+    name = tensor if isinstance(tensor, str) else getattr(tensor, "name", None)
+    if not isinstance(name, str):
+        raise ValueError(f"{tensor!r} is no tensor of the run, and no name of one")
+    return name
 
 
 def _errors(got: Array, wanted: Array) -> Array:

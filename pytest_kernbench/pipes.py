@@ -83,4 +83,4 @@ def other_budget(run: Run, planned: int) -> str | None:
     if taken == planned:
         return None
     more = "more" if taken > planned else "less"
-    return f"the kernel takes {taken} bytes of UB, the host planned {planned}: {abs(taken - planned)} {more}"
+    return f"the kernel takes {taken} bytes of UB, the host planned {planned}: {abs(taken - int(planned))} {more}"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_kernbench.readings import Ints, causal_order, of_programs, say
+from pytest_kernbench.signatures import checked
 from pytest_kernbench.simulator.ahbm.timing import EXPONENTIALS, Timing
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.ops.log import NONE, OpLog, Row, Selection
@@ -60,11 +61,13 @@ def terms(run: Run) -> list[Terms]:
     return [Terms(*map(float, row)) for row in zip(*columns, strict=True)]
 
 
+@checked
 def roofline(run: Run) -> float:
     """Cycles of the busiest unit of the busiest program: no run can be shorter."""
     return max((each.largest for each in terms(run)), default=0.0)
 
 
+@checked
 def serial_sum(run: Run) -> int:
     """Cycles of the run if every program did one thing after another: each op from start to end, and issue costs.
 

@@ -14,6 +14,8 @@ from operator import index
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from pytest_kernbench.simulator.ascend310p.core import LAST_CYCLE, Core, Stuck, TooLate, lost_sets
 from pytest_kernbench.simulator.ascend310p.numerics import CoreNumerics
 from pytest_kernbench.simulator.ascend310p.spec import Ascend310pSpec
@@ -31,6 +33,7 @@ Spans = tuple[tuple[int, int], ...]
 T = TypeVar("T")
 CALLS_BETWEEN_LOOKS = 1024
 ADDRESS_BITS = 57  # of an object
+NO_REAL = (str, bytes, complex, np.complexfloating)  # numpy would read a number from them
 
 
 class Judges:
@@ -249,7 +252,7 @@ class Speech:
 
     def number(self, kind: ElementType, given: Any, what: str, call: str, frame: FrameType) -> Any:
         """`given`, one number, as a scalar of the element type."""
-        if given is not None and not isinstance(given, str | bytes):
+        if given is not None and not isinstance(given, NO_REAL):
             try:
                 found = kind.numpy.type(given)
             except (TypeError, ValueError, OverflowError):

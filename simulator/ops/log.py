@@ -98,7 +98,7 @@ class Interned:
 
 
 Column = Callable[["OpLog"], Any]
-"""A number for every row of a log, computed when it is first asked for."""
+"""A number for every row of a log, computed when it is asked for."""
 
 
 def refuse_column_name(name: str) -> None:

@@ -13,17 +13,18 @@ from .calls import Call
 from .sweep import all_calls, attempt, inputs
 
 ONE_OF = 25
-NOT_REFUSED_IN_WORDS_YET = "ka."  # numbers and names of assertions, docs/testing.md
 
 
 def test_no_sampled_input_ends_badly() -> None:
-    ended = [attempt(*each) for each in inputs(ONE_OF) if not each[0].name.startswith(NOT_REFUSED_IN_WORDS_YET)]
+    ended = [attempt(*each) for each in inputs(ONE_OF)]
 
-    assert len(ended) > 1000
+    assert len(ended) > 2000
     assert [each for each in ended if each.how == "raw"] == []
 
 
-@pytest.mark.parametrize("call", [each for each in all_calls() if each.name.startswith(("tl.", "asc."))], ids=str)
+@pytest.mark.parametrize(
+    "call", [each for each in all_calls() if each.name.startswith(("tl.", "asc."))], ids=lambda it: it.name
+)
 def test_every_call_is_right_without_a_hostile_value(call: Call) -> None:
     ended = attempt(call, "", "None")
 

@@ -322,7 +322,7 @@ def takes(x: Any, o: Any, rows: int, *, tl: Any) -> None:
 
 
 def test_one_run_has_nothing_to_differ_from() -> None:
-    with pytest.raises(ValueError, match="times 1: one run has nothing to differ from"):
+    with pytest.raises(ValueError, match="times 1: wants 2, since one run has nothing to differ from"):
         ka.assert_deterministic(lambda: run(double)[0], times=1)
 
 

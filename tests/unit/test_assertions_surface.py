@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_kernbench import assertions as ka
+from pytest_kernbench import signatures
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 
 HELPERS: list[Callable[..., None]] = [getattr(ka, name) for name in ka.__all__ if name.startswith("assert_")]
@@ -32,7 +33,7 @@ def test_a_helper_documents_promise_failure_and_clause(helper: Callable[..., Non
 
 @pytest.mark.parametrize("helper", HELPERS, ids=lambda helper: helper.__name__)
 def test_a_helper_is_no_part_of_a_traceback(helper: Callable[..., None]) -> None:
-    assert "__tracebackhide__" in helper.__code__.co_varnames
+    assert "__tracebackhide__" in inspect.unwrap(helper).__code__.co_varnames
 
 
 def nothing(x: Any, *, tl: Any) -> None:
@@ -48,7 +49,7 @@ def test_a_failure_shows_the_test_and_no_frame_of_ours() -> None:
         ka.assert_composite_offload(run)
 
     frames = [frame for frame, _ in traceback.walk_tb(failure.value.__traceback__)]
-    ours = [frame for frame in frames if frame.f_code.co_filename == ka.__file__]
-    assert len(ours) >= 2
+    ours = [frame for frame in frames if frame.f_code.co_filename in (ka.__file__, signatures.__file__)]
+    assert len(ours) >= 3
     assert all("__tracebackhide__" in frame.f_locals for frame in ours)
     assert len(ours) == len(frames) - 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import re
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_kernbench import assertions as ka
 from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.carving import carve
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, improved
-from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import Shape, tiling
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.improved import OPTIONS, FlagPerRow, improved
+from pytest_kernbench.kernels.ascend310p.chunk_gated_delta_rule.tiling import UB_BYTES, Shape, tiling, tiling_of_step
 
 ALL = tuple(OPTIONS)
 LENGTHS = (17, 0, 9)  # chunks of 8: three, none, two
@@ -43,12 +44,29 @@ def test_no_option_changes_a_bit(delta: Any, options: tuple[str, ...]) -> None:
 
 @pytest.mark.adr("0311", "11.5")
 @pytest.mark.parametrize(("schedule", "seed"), [("jitter", 1), ("late", 0), ("late", 5), ("late", 23)])
-@pytest.mark.parametrize("options", [("flag-per-row",), ("resident-state",), ALL], ids="+".join)
+@pytest.mark.parametrize("options", [*((each,) for each in ALL), ALL], ids="+".join)
 def test_no_schedule_changes_a_bit(delta: Any, options: tuple[str, ...], schedule: str, seed: int) -> None:
     _, model = call(delta, *options, lengths=(9,))
     _, other = call(delta, *options, lengths=(9,), schedule=schedule, seed=seed)
 
     assert (other.out.tobytes(), other.final_state.tobytes()) == (model.out.tobytes(), model.final_state.tobytes())
+
+
+@pytest.mark.adr("0311", "11.5")
+@pytest.mark.parametrize("options", [*((each,) for each in ALL), ALL], ids="+".join)
+def test_narrow_tiles_and_rows_that_are_no_whole_blocks_give_the_same(delta: Any, options: tuple[str, ...]) -> None:
+    lengths, shape = (9,), Shape((9,), 1, 2, 12, 36)
+    inputs = delta.inputs(lengths, hk=1, hv=2, dk=12, dv=36)
+    wide = improved(shape, *options, chunk=8)
+    ub = wide.tiling.used_bytes - 32
+    plan = improved(shape, *options, chunk=8, ub=ub, cores=2)
+    assert (wide.tiling.tiles, plan.tiling.tiles) == (1, 2)  # the second of 4 columns
+
+    plain = delta.call(inputs, **improved(shape, chunk=8)._asdict())
+    better = delta.call(inputs, **plan._asdict(), spec={"ub_usable": ub, "cores": 2})
+
+    delta.check(inputs, better)
+    assert (better.out.tobytes(), better.final_state.tobytes()) == (plain.out.tobytes(), plain.final_state.tobytes())
 
 
 @pytest.mark.adr("0311", "11.2")
@@ -63,6 +81,29 @@ def test_a_flag_per_row_is_one_pair_for_each_sum(delta: Any) -> None:
     n2 = 8 * 9 // 2
     assert pairs(plain) - pairs(better) == 2 * (3 * (n2 - 8) + 3 * 8 * (dk - 1))  # of two heads
     assert better.run.cycles < plain.run.cycles
+
+
+class Steps(FlagPerRow):
+    """What `Ready` does, in order, without a core."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def CoefficientReady(self) -> None:
+        self.steps.append("flag")
+
+    def read(self, name: str) -> str:
+        self.steps.append(f"read {name}")
+        return name
+
+
+@pytest.mark.adr("0311", "11.2")
+def test_the_pair_of_a_row_stands_between_its_reads_and_its_sums() -> None:
+    kernel = Steps()
+    for term in kernel.Ready(kernel.read(name) for name in "abc"):
+        kernel.steps.append(f"sum {term}")
+
+    assert kernel.steps == ["read a", "read b", "read c", "flag", "sum a", "sum b", "sum c"]
 
 
 @pytest.mark.adr("0311", "11.3")
@@ -147,6 +188,48 @@ def test_host_and_device_agree_with_any_options(dk: int, dv: int, hv: int, cores
         plan.tiling.tmp_bytes, plan.tiling.out_queue_bytes, plan.tiling.overlap,
     )  # fmt: skip
     assert not (cut.overlap and "resident-state" in options)
+
+
+@pytest.mark.adr("0311", "11.1")
+@pytest.mark.parametrize("ub", [196_608, 253_952, 262_144])
+@pytest.mark.parametrize("options", [("double-buffer",), ("resident-state",), ALL], ids="+".join)
+def test_what_host_and_device_count_fills_no_more_than_the_ub_there_is(options: tuple[str, ...], ub: int) -> None:
+    sizes = (4, 12, 16, 60, 64, 100, 128, 144, 192, 252, 256)
+
+    shapes = product(sizes, sizes, (1, 4, 8, 32))
+    assert [found for shape in shapes if (found := disagreement(shape, options, ub))] == []
+
+
+def disagreement(sizes: tuple[int, int, int], options: tuple[str, ...], ub: int) -> str:
+    """Where host and device differ, or take more than there is; empty if nothing is wrong."""
+    dk, dv, hv = sizes
+    try:
+        variant, plan = improved(Shape((64,), 1, hv, dk, dv), *options, ub=ub)
+    except ValueError as refusal:
+        needs = re.search(r"takes (\d+) bytes of UB, which has (\d+)", str(refusal))
+        return "" if needs and int(needs[1]) > int(needs[2]) == ub else str(refusal)
+    cut = carve(chunk=64, dk=dk, dv=dv, v_step=plan.v_step, hv=hv, blocks=plan.block_dim, apart=variant.APART)
+    queue = (2 if "double-buffer" in options else 1) * cut.out_queue_bytes
+    same = (cut.tmp_bytes, queue, cut.overlap) == (
+        plan.tmp_bytes, plan.buffer_num * plan.out_queue_bytes, plan.overlap,
+    )  # fmt: skip
+    return "" if same and plan.ub_rest_bytes + queue == ub and cut.tmp_bytes <= plan.ub_rest_bytes else f"{plan} {cut}"
+
+
+@pytest.mark.adr("0311", "11.4")
+def test_a_resident_state_of_128_columns_is_1536_bytes_too_many() -> None:
+    plan = tiling_of_step(Shape((64,), 16, 32, 128, 128), 128, apart=True)
+    assert (plan.used_bytes, plan.used_bytes - UB_BYTES) == (263_680, 1536)
+
+
+@pytest.mark.adr("0311", "11.1")
+@pytest.mark.parametrize(("options", "places"), [((), 1), (("double-buffer",), 2)], ids=str)
+def test_outputs_go_through_as_many_buffers_as_asked_for(delta: Any, options: tuple[str, ...], places: int) -> None:
+    _, outcome = call(delta, *options, lengths=(17,))
+    writes = [row.operands for row in outcome.run.log.where(name="DataCopy", unit="MTE3")]
+    sources = [source.offset for source, target in writes if target.tensor == "out"]
+    assert len(sources) == 2 * 3  # of two heads, three chunks
+    assert len(set(sources)) == places
 
 
 def test_what_does_not_fit_or_is_no_option_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,8 @@ class Vcop:
         for tensor in tensors.values():
             tensor.filled = tensor.filled or computes
         return Run(
-            launch.log, launch.cycles, self.spec.clock_mhz, hazards, max(core.local.high_water for core in launch.cores),
-            schedule, launch.seed, self.spec, dict(tensors), bool(check),
+            launch.log, launch.cycles, self.spec.clock_mhz, hazards, launch.high_water, schedule, launch.seed,
+            self.spec, dict(tensors), bool(check),
             lambda wanted: np.array(self.elements(wanted if isinstance(wanted, Tensor) else tensors[wanted])),
             notes=tuple(note for each in checks if isinstance(each, TransferChecker) for note in each.notes()),
         )  # fmt: skip
@@ -155,7 +156,7 @@ class Launch:
 
     def spawn(self, call: arguments.Call) -> None:
         for number, core in enumerate(self.cores):
-            self.sim.spawn(lambda core=core, number=number: self._body(call, core, number), core.name, number)
+            self.sim.spawn(partial(self._body, call, core, number), core.name, number)
 
     def _body(self, call: arguments.Call, core: Core, number: int) -> None:
         kernel = self.sim.kernels[number]
@@ -183,6 +184,10 @@ class Launch:
     @property
     def cycles(self) -> int:
         return max([self.sim.now, *(kernel.now for kernel in self.sim.kernels)])
+
+    @property
+    def high_water(self) -> int:
+        return max(core.local.high_water for core in self.cores)
 
 
 def _found(checks: list[Any]) -> Any:
