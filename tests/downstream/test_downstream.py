@@ -147,7 +147,7 @@ def test_with_pytest_html(repository: Repositories, case: Case) -> None:
     assert ("<th>Cycles</th>" in page) == (case is SWIGLU)
 
 
-def test_a_device_of_its_own_keeps_the_contract_that_the_wheel_has(repository: Repositories) -> None:
+def test_a_device_of_its_own_keeps_the_contract_that_is_installed(repository: Repositories) -> None:
     run = repository("toy_device").run("-n", "2")
 
     assert set(run.counts) == {"passed"}, run.text
