@@ -78,6 +78,7 @@ def test_latency_is_between_its_bounds(run_layer: RunLayer) -> None:
 @pytest.mark.ahbm(math_lanes=64)
 def test_narrower_vector_units_are_slower(run_layer: RunLayer, ahbm_spec: AhbmSpec, ahbm_chip: AhbmChip) -> None:
     assert (ahbm_spec.math_lanes, ahbm_chip.spec.math_lanes) == (256, 64)  # ours, and the mark's over it
+    assert ahbm_chip.spec.ipcq_slots == 2
     narrow = launch(random_problem(Layer()), ahbm_chip.spec)
     assert narrow.cycles > run_layer(Layer()).cycles
 
