@@ -91,15 +91,15 @@ def lengths_around(tile: int, most: int, *, least: int = 1) -> st.SearchStrategy
         raise ValueError(
             f"tile is {tile}, lengths are {least}..{most}: a tile has 1 or more, and least is not above most"
         )
-    edges = sorted(
-        {
-            each
-            for edge in range(0, most + tile + 1, tile)
-            for each in (edge - 1, edge, edge + 1)
-            if least <= each <= most
-        }
-    )
-    return st.integers(least, most) | st.sampled_from(edges or [least])
+    # One integer under both kinds: what is too long at an edge is too long without it, so that it shrinks on.
+    beside = st.sampled_from((None, None, None, -1, 0, 1))
+    return st.builds(lambda length, by: _beside(length, by, tile, least, most), st.integers(least, most), beside)
+
+
+def _beside(length: int, by: int | None, tile: int, least: int, most: int) -> int:
+    """The multiple of `tile` below, and `by` more, as long as that lies within; or the length itself."""
+    edge = length if by is None else length // tile * tile + by
+    return min(max(edge, least), most)
 
 
 def varlen(

@@ -23,7 +23,8 @@ def marks(path: Path) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def named(root: Path) -> list[tuple[str, str]]:
     """(document, clause) of every mark of the test suite; the repositories in `downstream` have their own documents."""
-    paths = [path for path in sorted((root / "tests").rglob("test_*.py")) if "downstream" not in path.parts]
+    tests = root / "tests"
+    paths = [path for path in sorted(tests.rglob("test_*.py")) if tests / "downstream" not in path.parents]
     found = [mark for path in paths for mark in marks(path)]
     return [(document, clause) for document, *clauses in found for clause in clauses]
 

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_kernbench import strategies as kst
@@ -13,6 +16,12 @@ from pytest_kernbench.simulator import AhbmSpec
 from pytest_kernbench.simulator.engine.schedule import schedule_named
 
 QUICK = settings(max_examples=50, deadline=None)
+FRESH = settings(max_examples=2000, database=None)  # in it, every `find` would begin with examples of the others
+
+
+def find(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool]) -> Any:
+    """The smallest example, whatever earlier runs have found."""
+    return hypothesis.find(strategy, condition, settings=FRESH)
 
 
 # What is drawn

@@ -1,0 +1,1 @@
+"""The kernels of this repository; each is a function with the keyword argument `tl`."""
