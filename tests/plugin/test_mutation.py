@@ -108,6 +108,8 @@ def test_what_was_found_of_other_source_or_weaker_tests_does_not_hold(kernels: p
 INTERRUPTING = """
 import os, signal, time
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process of a background job ignores
+
 def test_quick(run_kernel, ahbm_chip):
     note("quick")
     test_it_runs(run_kernel, ahbm_chip)

@@ -72,7 +72,7 @@ def test_many_points_of_a_logarithmic_axis_are_labelled_in_powers_of_two(tmp_pat
     plot([{"s": 2**n, "cycles": n} for n in range(14)], "s", "cycles", path=tmp_path / "many.svg", log_x=True)
 
     powers = [int(power) for power in re.findall(r"2\^\{(\d+)\}", " ".join(labels(tmp_path / "many.svg")))]
-    assert powers[0] == 0 and powers[-1] >= 12
+    assert powers[0] <= 1 and powers[-1] >= 12  # matplotlib chooses which
 
 
 def test_texts_along_x_stay_in_the_order_of_the_rows(tmp_path: Path) -> None:
