@@ -1,8 +1,8 @@
-"""The decode of row 4 on Triton's interpreter, run by a Python that has triton and nothing of ours; torch is not needed.
+"""The decode of row 4 on Triton's interpreter, run by a Python that has triton, not ours and not torch.
 
-The same tiles and types: operands bfloat16, accumulation float32, P rounded. Triton's language has no asynchronous copy:
-a tile's loads are blocking gathers. Its interpreter multiplies the bits of bfloat16 as integers (3.9.0), so operands are
-widened first. One request a line on stdin, one answer a line. PYTEST_DONT_REWRITE
+The same tiles and types: operands bfloat16, accumulation float32, P rounded. Triton's language has no asynchronous
+copy: a tile's loads are blocking gathers. Its interpreter multiplies the bits of bfloat16 as integers (3.9.0), so
+operands are widened first. One request a line on stdin, one answer a line. PYTEST_DONT_REWRITE
 """
 
 import json
