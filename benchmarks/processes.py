@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.client import OURS, ROOT, Worker
 from benchmarks.clock import Sample, Session, beside
-from benchmarks.speed import CLOSE, ratios
+from benchmarks.speed import ratios
 from benchmarks.table import Result, Target, against, figure, not_run
 
-ROOT = Path(__file__).parents[1]
-OURS = (sys.executable, "-m", "benchmarks.worker")
 PEER = ROOT / "benchmarks" / "peers" / "pallas_decode.py"
-
-
-class Worker(AbstractContextManager["Worker"]):
-    """A process that answers requests, one JSON object a line."""
-
-    def __init__(self, command: Sequence[str], extra: Mapping[str, str] | None = None) -> None:
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **(extra or {})}, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-
-    def ask(self, **request: Any) -> dict[str, float]:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self._process.args!r} ended with status {self._process.wait()}; see above")
-        answer: dict[str, float] = json.loads(line)
-        if not answer["error"] < CLOSE:
-            raise ArithmeticError(f"{self._process.args!r} is off by {answer['error']:g} for {request}")
-        return answer
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
 
 
 # --- row 4: Pallas ----------------------------------------------------------------------------------------------------

@@ -5,10 +5,7 @@ copy: a tile's loads are blocking gathers. Its interpreter multiplies the bits o
 operands are widened first. One request a line on stdin, one answer a line. PYTEST_DONT_REWRITE
 """
 
-import json
 import os
-import sys
-import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,6 +15,7 @@ os.environ["TRITON_INTERPRET"] = "1"  # has to be said before triton is imported
 import numpy as np
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
+from asked import Answer, Array, attention_error, measured, serve  # type: ignore[import-not-found]
 
 GROUP, D = 8, 128
 SCALE = D**-0.5
@@ -50,7 +48,7 @@ def decode(
 class HostTensor:
     """What the interpreter asks of a torch tensor on the CPU, where copies to the host and back are no copies."""
 
-    bits: "np.ndarray[Any, Any]"
+    bits: Array
     dtype: str = "torch.bfloat16"
 
     def data_ptr(self) -> int:
@@ -87,33 +85,22 @@ def problem(s: int) -> list[HostTensor]:
     return [HostTensor(bfloat16(rng.standard_normal((rows, D), np.float32))) for rows in (GROUP, s, s)]
 
 
-def bfloat16(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+def bfloat16(values: Array) -> Array:
     """The upper halves of finite float32 values, rounded to nearest, ties to even."""
     bits = values.view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-def float64(tensor: HostTensor) -> "np.ndarray[Any, Any]":
-    return (tensor.bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+def float32(tensor: HostTensor) -> Array:
+    return (tensor.bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def answer(s: int, tile: int) -> dict[str, float]:
-    """Seconds until the result is there; the inputs are there before."""
+def answer(s: int, tile: int) -> Answer:
+    """What one call takes, until its result is there; the inputs are there before."""
     inputs, o = problem(s), HostTensor(np.zeros((GROUP, D), np.uint16))
-    start = time.perf_counter()
-    decode[(1,)](*inputs, o, s // tile, SCALE, GROUP, D, tile)
-    taken = time.perf_counter() - start
-    return {"seconds": taken, "error": error(o, *inputs)}
-
-
-def error(o: HostTensor, *inputs: HostTensor) -> float:
-    """The largest distance from attention in float64."""
-    q, k, v = map(float64, inputs)
-    scores = q @ k.T * SCALE
-    p = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return float(np.abs(float64(o) - p @ v / p.sum(axis=1, keepdims=True)).max())
+    _, took = measured(lambda: decode[(1,)](*inputs, o, s // tile, SCALE, GROUP, D, tile))
+    return {**took, "error": attention_error(float32(o), *map(float32, inputs), SCALE)}
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps(answer(**json.loads(line))), flush=True)
+    serve(answer)
