@@ -55,7 +55,7 @@ class HostTensor:
         return int(self.bits.ctypes.data)
 
     def size(self) -> tuple[int, ...]:
-        return self.bits.shape
+        return tuple(map(int, self.bits.shape))
 
     def stride(self) -> tuple[int, ...]:
         return tuple(step // self.bits.itemsize for step in self.bits.strides)

@@ -62,8 +62,8 @@ def test_only_worse_by_more_than_the_margin_is_worse(
 @pytest.mark.parametrize(
     ("kept", "now", "verdict"),
     [
-        ((4.9, True), 5.1, "TARGET LOST"),  # well within the margin, and still not allowed
-        ((4.9, True), 5.0, "same"),
+        ((4.9, True), 5.3, "TARGET LOST"),  # well within the margin, and still not allowed
+        ((4.9, True), 5.2, "same"),  # the noise of a median so close
         ((5.1, False), 5.3, "same"),  # missed before: held against the file alone
         ((5.1, False), 6.9, "WORSE"),
         ((None, None), 5.0, "NOT KEPT"),
@@ -77,10 +77,10 @@ def test_a_target_that_was_met_stays_met_and_a_missed_one_is_not_asked_for(
     assert compare.Comparison(result, compare.Kept(*kept), 1.25).verdict == verdict
 
 
-def test_a_target_is_lost_when_not_even_the_best_repetition_meets_it(compare: Any, table: Any) -> None:
+def test_a_target_is_lost_when_not_even_the_best_repetition_comes_to_it(compare: Any, table: Any) -> None:
     kept, target = compare.Kept(4.9, True), table.Target(5, "T")
 
-    for samples, verdict in (((4.99, 5.1, 5.2), "same"), ((5.01, 5.1, 5.2), "TARGET LOST")):
+    for samples, verdict in (((5.2, 5.4, 5.5), "same"), ((5.3, 5.4, 5.5), "TARGET LOST")):
         assert compare.Comparison(table.against(1, "work", samples, target), kept, 1.25).verdict == verdict
 
 
