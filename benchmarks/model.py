@@ -40,7 +40,7 @@ def latency(tile: int, n: int) -> Iterator[Result]:
     yield Result(7, work, over, "x", "max <= simulated <= sum", all(inside), absolute)
     if tile == 1024:
         at_end = f"{cycles[-1]} cycles, max {limits[-1].lower:.0f}, sum {limits[-1].upper:.0f}"
-        yield against(7, "the same at S=128K", over[-1:], Target(1.35), at_end)
+        yield against(7, f"the same at S=128K, N={n}", over[-1:], Target(1.35), at_end)
 
 
 def bounds(case: Decode) -> Bounds:

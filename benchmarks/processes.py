@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.client import OURS, ROOT, Worker
 from benchmarks.clock import Sample, Session, beside
-from benchmarks.speed import CLOSE, ratios
+from benchmarks.speed import ratios
 from benchmarks.table import Result, Target, against, figure, not_run
 
-ROOT = Path(__file__).parents[1]
-OURS = (sys.executable, "-m", "benchmarks.worker")
 PEER = ROOT / "benchmarks" / "peers" / "pallas_decode.py"
-USUAL_UNIT = 0.75e-6  # T of the machine on which targets in seconds were set
-
-
-class Worker(AbstractContextManager["Worker"]):
-    """A process that answers requests, one JSON object a line."""
-
-    def __init__(self, command: Sequence[str], extra: Mapping[str, str] | None = None) -> None:
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **(extra or {})}, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-
-    def ask(self, **request: Any) -> dict[str, float]:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self._process.args!r} ended with status {self._process.wait()}; see above")
-        answer: dict[str, float] = json.loads(line)
-        if not answer["error"] < CLOSE:
-            raise ArithmeticError(f"{self._process.args!r} is off by {answer['error']:g} for {request}")
-        return answer
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
 
 
 # --- row 4: Pallas ----------------------------------------------------------------------------------------------------
@@ -106,18 +76,18 @@ def llama(session: Session) -> Iterator[Result]:
         answers: list[dict[str, float]] = []
         launch = partial(fresh, answers, s=131_072, tile=tile, n=8, cubes=8)
         taken = beside(launch, session.unit, session.repetitions, warm_up=False)
-        absolute = f"{figure(USUAL_UNIT * median(ratios(taken)))} s where T is 0.75 us; {answers[0]['rows']} rows"
+        absolute = f"{figure(median(sample.work for sample in taken))} s here; {answers[0]['rows']} rows"
         work = f"Llama3-70B decode S=128K, 8 KV heads x 8 PEs, structure only, checkers on, TILE={tile}"
-        yield against(6, work, [sample.work for sample in taken], Target(limit, "s"), absolute)
+        yield against(6, work, [sample.usual_seconds for sample in taken], Target(limit, "s"), absolute)
         peaks = [answer["peak_mib"] for answer in answers]
-        yield against(6, "the same: peak resident set", peaks, Target(256, "MiB"))
+        yield against(6, f"the same, TILE={tile}: peak resident set", peaks, Target(256, "MiB"))
 
 
 def fresh(answers: list[dict[str, float]], **request: Any) -> float:
-    """Seconds of a run in a new process; adds all that it answers to `answers`."""
+    """Processor time of a run in a new process; adds all that it answers to `answers`."""
     with Worker(OURS) as worker:
         answers.append(worker.ask(**request))
-    return answers[-1]["seconds"]
+    return answers[-1]["processor"]
 
 
 # --- row 13: prefill --------------------------------------------------------------------------------------------------
@@ -130,13 +100,15 @@ PREFILLS = {
 
 
 def prefills(session: Session) -> Iterator[Result]:
-    """Seconds and memory of one KV head's prefill, each run in a new process."""
+    """Time and memory of one KV head's prefill, each run in a new process."""
     for work, request in PREFILLS.items():
         session.tell(work)
         answers: list[dict[str, float]] = []
-        taken = [fresh(answers, **request) for _ in range(min(session.repetitions, 3))]
-        peak = max(answer["peak_mib"] for answer in answers)
-        yield against(13, work, taken, Target(60, "s"), f"{answers[0]['rows']} rows, peak {figure(peak)} MiB")
+        launch = partial(fresh, answers, **request)
+        taken = beside(launch, session.unit, min(session.repetitions, 3), warm_up=False)
+        here, peak = median(sample.work for sample in taken), max(answer["peak_mib"] for answer in answers)
+        absolute = f"{figure(here)} s here; {answers[0]['rows']} rows, peak {figure(peak)} MiB"
+        yield against(13, work, [sample.usual_seconds for sample in taken], Target(60, "s"), absolute)
 
 
 # --- row 9: what the plugin costs those who do not use it -------------------------------------------------------------

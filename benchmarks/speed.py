@@ -7,13 +7,13 @@ from functools import partial
 from statistics import median
 
 from benchmarks.cases import CHAIN, LINKS, PES, Decode, run_math_chains, tiled_decode
+from benchmarks.client import CLOSE
 from benchmarks.clock import Sample, Session, beside, seconds, typical
 from benchmarks.table import Result, Target, against, exponent, figure
 from pytest_kernbench.simulator.device import Run
 
 CHECKERS = ((False, "checkers off"), (True, "checkers on"))
 SIZES = tuple(1024 << doubling for doubling in range(2, 8))  # 4K..128K
-CLOSE = 0.01  # a result of standard normal values that is off by more is no result
 
 
 def decode_rows(session: Session) -> Iterator[Result]:

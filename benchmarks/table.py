@@ -31,13 +31,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table. `met` is None where nothing was promised or nothing was measured."""
+    """A line of the table. `met` is None where nothing was promised or nothing was measured.
+
+    Samples do not depend on the machine's speed: ratios, counts, or seconds where T is 0.75 us.
+    """
 
     row: int
     work: str
     samples: tuple[float, ...]
     unit: str = "x"
-    target: str = ""
+    target: Target | str = ""
     met: bool | None = None
     absolute: str = ""
 
@@ -45,15 +48,20 @@ class Result:
     def measured(self) -> float | None:
         return median(self.samples) if self.samples else None
 
+    @property
+    def at_most(self) -> bool:
+        """Whether less is better, as it is unless a target says otherwise."""
+        return self.target.at_most if isinstance(self.target, Target) else True
+
 
 def against(row: int, work: str, samples: Iterable[float], target: Target, absolute: str = "") -> Result:
     """A result whose median meets `target` or not."""
     values = tuple(samples)
-    return Result(row, work, values, target.unit, str(target), target.met_by(median(values)), absolute)
+    return Result(row, work, values, target.unit, target, target.met_by(median(values)), absolute)
 
 
 def not_run(row: int, work: str, target: Target, why: str) -> Result:
-    return Result(row, work, (), target.unit, str(target), None, f"not run: {why}")
+    return Result(row, work, (), target.unit, target, None, f"not run: {why}")
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
@@ -66,15 +74,17 @@ def figure(value: float) -> str:
     return f"{value:.0f}" if value == 0 or abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
 
 
-def amount(value: float, unit: str) -> str:
-    return f"{value:g}{unit}" if unit == "x" else f"{value:g} {unit}".rstrip()
+def amount(value: float | str, unit: str) -> str:
+    """A value, in the digits it has to be shown with, and its unit."""
+    shown = value if isinstance(value, str) else f"{value:g}"
+    return f"{shown}{unit}" if unit == "x" else f"{shown} {unit}".rstrip()
 
 
 def spread(samples: Sequence[float], unit: str = "") -> str:
     """Median (min..max) with the unit after the median; the range is left out where there is none."""
     if not samples:
         return "-"
-    middle = figure(median(samples)) + (unit if unit in ("x", "") else f" {unit}")
+    middle = amount(figure(median(samples)), unit)
     low, high = figure(min(samples)), figure(max(samples))
     return middle if low == high else f"{middle} ({low}..{high})"
 
@@ -82,7 +92,7 @@ def spread(samples: Sequence[float], unit: str = "") -> str:
 def cells(result: Result) -> tuple[str, ...]:
     met = {None: "-", True: "yes", False: "NO"}[result.met]
     measured = spread(result.samples, result.unit)
-    return (str(result.row), result.work, measured, result.target or "-", met, result.absolute)
+    return (str(result.row), result.work, measured, str(result.target) or "-", met, result.absolute)
 
 
 def table(results: Iterable[Result]) -> str:
@@ -98,4 +108,6 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(results: Iterable[Result], about: dict[str, Any]) -> dict[str, Any]:
-    return {**about, "results": [{**asdict(result), "measured": result.measured} for result in results]}
+    """Every sample, and the median."""
+    lines = [{**asdict(result), "target": str(result.target), "measured": result.measured} for result in results]
+    return {**about, "results": lines}

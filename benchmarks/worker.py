@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import resource
-import sys
-import time
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import Decode, Prefill
-
-
-def main() -> None:
-    for line in sys.stdin:
-        print(json.dumps(answer(case(**json.loads(line)))), flush=True)
+from benchmarks.peers.asked import Answer, measured, serve
 
 
 @cache
@@ -24,26 +15,19 @@ def case(**request: Any) -> Decode | Prefill:
     return Prefill(**request) if "t_q" in request else Decode(**request)
 
 
-def answer(work: Decode | Prefill) -> dict[str, float]:
-    """Seconds of one launch with a new chip, checkers on; the inputs are there before."""
+def answer(check: bool = True, **request: Any) -> Answer:
+    """What one launch with a new chip takes, until its result is there; the inputs are there before."""
+    work = case(**request)
     if work.data:
         work.inputs  # noqa: B018
-    start = time.perf_counter()
-    run = work.run()
-    o = run.array("O") if work.data else None
-    taken = time.perf_counter() - start
-    error = 0.0 if o is None else work.error(o)
-    return {"seconds": taken, "rows": len(run.log), "error": error, "peak_mib": peak_mib()}
+    (run, o), took = measured(lambda: launch(work, check))
+    return {**took, "rows": len(run.log), "error": work.error(o) if work.data else 0.0}
 
 
-def peak_mib() -> float:
-    """Peak resident set of this program. `ru_maxrss` would count the parent's, from before the exec."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on a Mac
-    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+def launch(work: Decode | Prefill, check: bool) -> tuple[Any, Any]:
+    run = work.run(check=check)
+    return run, run.array("O") if work.data else None
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

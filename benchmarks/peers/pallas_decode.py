@@ -1,19 +1,17 @@
-"""The decode of row 4 on the Pallas TPU interpreter, races on; run by a Python that has jax and nothing of ours.
+"""The decode of row 4 on the Pallas TPU interpreter, with races or without; run by a Python that has jax.
 
 As in our kernel: K and V stay in HBM, async copies fill two VMEM slots of each, the next tile's before the current one
 is awaited; operands bfloat16, accumulation float32, P rounded. The running state is values, since every access to a
 reference is a callback. One request a line on stdin, one answer a line. PYTEST_DONT_REWRITE
 """
 
-import json
-import sys
-import time
 from functools import cache, partial
 from typing import Any
 
 import jax  # type: ignore[import-not-found]
 import jax.numpy as jnp  # type: ignore[import-not-found]
 import numpy as np
+from asked import Answer, attention_error, measured, serve  # type: ignore[import-not-found]
 from jax.experimental import pallas as pl  # type: ignore[import-not-found]
 from jax.experimental.pallas import tpu as pltpu  # type: ignore[import-not-found]
 
@@ -64,7 +62,7 @@ def problem(s: int) -> list[Any]:
 
 
 @cache
-def compiled(s: int, tile: int) -> Any:
+def compiled(s: int, tile: int, races: bool) -> Any:
     """One callable a shape, so that only its first call traces."""
     in_hbm = pl.BlockSpec(memory_space=pltpu.HBM)
     in_vmem = pl.BlockSpec(memory_space=pltpu.VMEM)
@@ -75,27 +73,17 @@ def compiled(s: int, tile: int) -> Any:
         in_specs=[in_vmem, in_hbm, in_hbm],
         out_specs=in_vmem,
         scratch_shapes=[slots, slots, pltpu.SemaphoreType.DMA((2, SLOTS))],
-        interpret=pltpu.InterpretParams(detect_races=True),
+        interpret=pltpu.InterpretParams(detect_races=races),
     )
     return jax.jit(call)
 
 
-def answer(s: int, tile: int) -> dict[str, float]:
-    """Seconds until the result is there; the inputs are there before."""
+def answer(s: int, tile: int, races: bool = True) -> Answer:
+    """What one call takes, until its result is there; the inputs are there before."""
     inputs = jax.block_until_ready(problem(s))
-    start = time.perf_counter()
-    o = np.asarray(jax.block_until_ready(compiled(s, tile)(*inputs)))
-    return {"seconds": time.perf_counter() - start, "error": error(o, *inputs)}
-
-
-def error(o: Any, *inputs: Any) -> float:
-    """The largest distance from attention in float64."""
-    q, k, v = (np.asarray(values).astype(np.float64) for values in inputs)
-    scores = q @ k.T * SCALE
-    p = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return float(np.abs(o.astype(np.float64) - p @ v / p.sum(axis=1, keepdims=True)).max())
+    o, took = measured(lambda: np.asarray(jax.block_until_ready(compiled(s, tile, races)(*inputs))))
+    return {**took, "error": attention_error(o, *map(np.asarray, inputs), SCALE)}
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps(answer(**json.loads(line))), flush=True)
+    serve(answer)
