@@ -18,11 +18,11 @@ from statistics import median
 from typing import Any
 
 from benchmarks.ascend import vector_ops
+from benchmarks.client import ROOT
 from benchmarks.clock import Sample, Session, seconds
-from benchmarks.processes import ROOT
+from benchmarks.peers.asked import resident_mib
 from benchmarks.speed import ratios
 from benchmarks.table import Result, Target, against, exponent, figure, not_run
-from benchmarks.worker import peak_mib
 from pytest_kernbench.simulator.ahbm.chip import AhbmChip
 from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
 from pytest_kernbench.simulator.device import Run
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> None:
     device, rounds, *file = arguments
     start = time.perf_counter()
     run = LONG[device](int(rounds), **({"spill": file[0]} if file else {}))
-    print(json.dumps({"seconds": time.perf_counter() - start, "rows": len(run.log), "peak_mib": peak_mib()}))
+    print(json.dumps({"seconds": time.perf_counter() - start, "rows": len(run.log), "peak_mib": resident_mib("VmHWM")}))
 
 
 if __name__ == "__main__":
