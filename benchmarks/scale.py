@@ -32,7 +32,7 @@ TIMES = (1, 4, 16)  # of the shortest run
 SHORTEST = {"ahbm": 250, "ascend310p": 8000}  # rounds: 18 and 16 thousand rows
 WHERE = {False: "log in memory", True: "log in a file"}
 NEEDS = "give it pyarrow: python -m pip install 'pytest-kernbench[parquet]'"
-SUITE = ("tests/ascend310p", "-q", "-p", "no:cacheprovider")
+SUITE = ("tests/kernels", "-q", "-p", "no:cacheprovider")
 
 
 def tiles(x: Any, o: Any, rounds: int, *, tl: Any) -> None:
@@ -129,7 +129,7 @@ def suite(session: Session) -> Iterator[Result]:
         yield not_run(16, work, target, "give it pytest-xdist")
         return
     session.tell(work)
-    took = [(suite_seconds("-p", "no:xdist"), suite_seconds("-n", "2")) for _ in range(min(session.repetitions, 3))]
+    took = [(suite_seconds("-p", "no:xdist"), suite_seconds("-n", "2")) for _ in range((session.repetitions + 1) // 3)]
     one, two = (figure(median(each)) for each in zip(*took, strict=True))
     yield against(16, work, [alone / shared for alone, shared in took], target, f"{one} s / {two} s")
 
