@@ -272,10 +272,10 @@ class Selection:
         """Rows that meet every condition.
 
         `name`, `unit`, `region` take a string or several; a unit is named whole or by its first part ("DMA" is DMA_R
-        and DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. `shape` is such
-        as (8, 64) or "8x64", or a list of those. Any other column takes a number or several. Raises ValueError if the
-        run has none of the units or tensors, and for what is no number where one is wanted; a name or a region that no
-        row has leaves no rows.
+        and DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. `shape` is one
+        such as (8, 64) or "8x64", or a list of those. Any other column takes a number or several. Raises ValueError if
+        the run has none of the units or tensors, and for what is no number where one is wanted; a name or a region that
+        no row has leaves no rows.
         """
         keep = np.ones(len(self.index), bool)
         for condition, wanted in conditions.items():
