@@ -95,7 +95,10 @@ def read_folder(folder: "Traversable") -> list[Document]:
     documents = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".md"):
-            text = entry.read_text(encoding="utf-8")
+            try:
+                text = entry.read_text(encoding="utf-8").removeprefix("\ufeff")  # which some editors put first
+            except UnicodeDecodeError as error:
+                raise SpecError(f"{entry}: not UTF-8 from byte {error.start}; save it as UTF-8") from None
             if text.startswith("---"):
                 documents.append(parse(text, str(entry)))
     return documents

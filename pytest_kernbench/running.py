@@ -67,9 +67,14 @@ class RunKernel:
         from `seed`. `data`: whether to compute; if not given, a run computes if a tensor has data. `check`: True raises
         HazardError at the end of a run that has findings the test does not allow, "collect" only lists them in
         `run.hazards`, False looks for none. More of what the device's `run` takes, such as `numerics`, goes along with
-        `kwargs`. Raises KernelError at what the device refuses, DeadlockError and LivelockError.
+        `kwargs`. Raises ValueError for `on` that is no device, KernelError at what the device refuses, DeadlockError
+        and LivelockError.
         """
         __tracebackhide__ = True
+        if not callable(getattr(on, "run", None)):
+            raise ValueError(
+                f"run_kernel: on is {on!r}: wants a device, such as the fixture ahbm_chip or ascend310p_core"
+            )
         where: dict[str, Any] = {} if placement is None else {"placement": placement}
         how = {"grid": grid, "schedule": schedule, "seed": seed, "data": data, "check": check and "collect", **where}
         try:

@@ -48,7 +48,9 @@ class OpLogSnapshot:
         from pytest_kernbench.simulator.ops.log import OpLog
         from pytest_kernbench.simulator.ops.text import structure, timing
 
-        log = run if isinstance(run, OpLog) else run.log
+        log = run if isinstance(run, OpLog) else getattr(run, "log", None)
+        if not isinstance(log, OpLog):
+            raise ValueError(f"assert_matches: run is {run!r}: wants what run_kernel returned, or its log")
         texts = {"structure": structure(log)}
         if getattr(run, "schedule", "model") == "model":
             texts["timing"] = timing(log, columns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from struct import Struct
 from types import CodeType
 from typing import Any
@@ -271,12 +272,15 @@ class Selection:
         """Rows that meet every condition.
 
         `name`, `unit`, `region` take a string or several; a unit is named whole or by its first part ("DMA" is DMA_R
-        and DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. Any other
-        column takes a number or several. Raises ValueError if the run has none of the units or tensors.
+        and DMA_W, "IPCQ" every direction). `tensor`, `reads`, `writes` name a tensor that is an operand. `shape` is one
+        such as (8, 64) or "8x64", or a list of those. Any other column takes a number or several. Raises ValueError if
+        the run has none of the units or tensors, and for what is no number where one is wanted; a name or a region that
+        no row has leaves no rows.
         """
         keep = np.ones(len(self.index), bool)
         for condition, wanted in conditions.items():
-            keep &= self._meets(condition, wanted if isinstance(wanted, (tuple, list, set, frozenset)) else (wanted,))
+            several = (list, set, frozenset) if condition == "shape" else (tuple, list, set, frozenset)
+            keep &= self._meets(condition, wanted if isinstance(wanted, several) else (wanted,))
         return Selection(self.log, self._table[keep], self.index[keep])
 
     def _meets(self, condition: str, wanted: Any) -> Any:
@@ -284,7 +288,14 @@ class Selection:
             return self._touches(condition, wanted)
         if condition in ("name", "unit", "region"):
             return np.isin(getattr(self, condition), self._ids(condition, wanted))
-        return np.isin(getattr(self, condition), list(wanted))
+        if condition == "shape":
+            shapes = enumerate(self.log.shapes.values)
+            ids = [id for id, shape in shapes if shape in wanted or "x".join(map(str, shape)) in wanted]
+            return np.isin(self.shape, ids)
+        column = getattr(self, condition)
+        if strange := [each for each in wanted if not isinstance(each, Real)]:
+            raise ValueError(f"{condition} is a number in every row, and {strange[0]!r} is none")
+        return np.isin(column, list(wanted))
 
     def _ids(self, condition: str, wanted: Any) -> list[int]:
         """Ids of the values that one of `wanted` names. Raises ValueError if the device has none of the units."""

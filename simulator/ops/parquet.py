@@ -27,7 +27,7 @@ from pytest_kernbench.simulator.ops.log import NONE, WIDTH, Ints, OpLog
 FORMAT = 1
 KEY = b"kernbench"
 SUFFIX = ".parquet"
-PART = ".part"  # behind the name of a file that is not finished
+PART = ".part"  # behind the name of a file that is not finished, and of the process that writes it
 
 ORDER = (
     "row", "kernel", "unit", "name", "region", "issue", "start", "free", "end", "bytes", "charged", "work", "shape",
@@ -131,7 +131,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.totals = Totals()
-        self._part = path.with_name(path.name + PART)
+        self._part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
         self._rows = 0
         self._pa, self._pq = pyarrow(), pyarrow("pyarrow.parquet")
         self._writer: Any = None

@@ -69,7 +69,7 @@ def retime(log: OpLog, timing: Timing) -> Retimed:
     Raises LaunchError if the rows themselves would be others (a spec with other tiles or slots), and SimError for a log
     whose waits do not come to an end.
     """
-    if not isinstance(log, OpLog):
+    if not isinstance(log, OpLog) or (len(log) and not log.layout):  # a device without a second engine says no layout
         raise LaunchError(f"retime: the log is {log!r}; give run.log of a run on AHBM")
     if not hasattr(type(timing), "issue_cycles"):
         raise LaunchError(f"retime: the timing is {timing!r}; give Timing(spec)")

@@ -60,6 +60,12 @@ class StoredLog(OpLog):
     # What a part of the rows answers
 
     def where(self, **conditions: object) -> Selection:
+        """Conditions on added columns, which are functions of the whole log, are met by what the others leave."""
+        added = {name: conditions.pop(name) for name in [*conditions] if name in self.more_columns}
+        found = self._stored(conditions)
+        return found.where(**added) if added else found
+
+    def _stored(self, conditions: dict[str, object]) -> Selection:
         found = [self._where(piece, conditions) for piece in self._reader]
         if not found:
             return super().where(**conditions)

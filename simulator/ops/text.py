@@ -74,9 +74,10 @@ def _totals(reading: Reading) -> str:
 def timing(log: OpLog, columns: Sequence[str] = ()) -> str:
     """How long the run took: cycles, what each unit did, the critical path, when each region began and ended.
 
-    `columns`: others of the log's columns to add up for each unit. Raises ValueError for one that it does not have.
+    `columns`: others of the log's columns, or one, to add up for each unit. Raises ValueError for one that it does not
+    have.
     """
-    everything = log.all
+    everything, columns = log.all, [columns] if isinstance(columns, str) else columns
     for column in columns:
         if not hasattr(everything, column):
             raise ValueError(f"the log has no column {column!r}; added are {', '.join(log.more_columns) or 'none'}")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyarrow")
+
 TESTS = Path(__file__).parents[1]
 
 PROGRAM = """

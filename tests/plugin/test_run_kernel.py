@@ -308,3 +308,21 @@ def test_marked(ahbm_chip):
 def line(text: str) -> int:
     """The line of a test file that begins with `KERNELS` on which `text` stands."""
     return next(number for number, each in enumerate(KERNELS.strip().splitlines(), 1) if text in each)
+
+
+def test_what_is_no_device_and_what_is_no_run_are_named(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_no_device(run_kernel):
+            with pytest.raises(ValueError, match="on is None: wants a device, such as the fixture ahbm_chip"):
+                run_kernel(lambda *, tl: None, on=None)
+
+        def test_no_run(oplog_snapshot):
+            with pytest.raises(ValueError, match="run is 3: wants what run_kernel returned"):
+                oplog_snapshot.assert_matches(3)
+        """
+    )
+
+    pytester.runpytest().assert_outcomes(passed=2)

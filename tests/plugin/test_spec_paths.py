@@ -43,6 +43,17 @@ def test_a_mistake_in_a_document_or_a_path_stops_the_run(
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
 
 
+def test_a_document_is_utf_8_with_or_without_its_mark(project: pytest.Pytester) -> None:
+    document = project.path / "docs" / "adr-0098-other.md"
+    document.write_bytes(FRONT.format(id="0098").replace("title: ", "title: \xe9").encode("latin-1"))
+    result = project.runpytest()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *adr-0098-other.md: not UTF-8 from byte *; save it as UTF-8"])
+
+    document.write_bytes(b"\xef\xbb\xbf" + FRONT.format(id="0098").encode())
+    project.runpytest("--adr-list").stdout.fnmatch_lines(["*0098*"])
+
+
 def test_the_fixture_gives_documents_with_their_text(project: pytest.Pytester) -> None:
     project.makepyfile(
         """

@@ -1,5 +1,6 @@
 """Columns that a user adds to a log: asked for as ours, never in its structure, and under no name that is taken."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,23 @@ def test_a_column_is_a_column_of_every_selection(log: OpLog) -> None:
     assert log.all.energy.tolist() == (log.all.bytes * 2).tolist()
     assert log.where(unit="DMA").energy.tolist() == (log.where(unit="DMA").bytes * 2).tolist()
     assert len(log.where(energy=(2048, 7))) == len(log.where(unit="DMA")) == 2
+
+
+def test_a_log_in_a_file_is_asked_for_it_alike(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    chip = AhbmChip()
+    log = chip.run(double, chip.tensor("x", (8, 64)), chip.tensor("y", (8, 64)), spill=tmp_path / "run.parquet").log
+    log.add_column("energy", lambda log: log.all.bytes * 2)
+
+    assert [row.name for row in log.where(unit="DMA", energy=2048)] == ["load", "store"]
+    assert len(log.where(energy=(2048, 7))) == 2
+    assert timing(log, ["energy"]).count("energy 2048") == 2
+
+
+def test_one_column_needs_no_list(log: OpLog) -> None:
+    log.add_column("energy", lambda log: log.all.bytes)
+
+    assert timing(log, "energy") == timing(log, ["energy"])
 
 
 @pytest.mark.parametrize(

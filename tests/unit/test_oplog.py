@@ -195,3 +195,15 @@ def test_an_unknown_column_names_those_there_are(log: OpLog) -> None:
         _ = log.all.cycles
     with pytest.raises(AttributeError, match="no column 'kernel'"):
         log.where(kernel="PE0")
+
+
+def test_a_shape_is_asked_for_as_it_is_written_or_as_it_is_said(log: OpLog) -> None:
+    assert {row.shape for row in log.where(shape=TILE)} == {TILE}
+    assert len(log.where(shape="4x64")) == len(log.where(shape=TILE)) == len(log.where(shape=[TILE, (9, 9)])) > 0
+    assert len(log.where(shape=(64, 4))) == len(log.where(shape=4)) == 0
+
+
+@pytest.mark.parametrize(("column", "value"), [("bytes", "x"), ("issue", None), ("site", (3, "x"))])
+def test_a_number_is_asked_for_by_a_number(log: OpLog, column: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"^{column} is a number in every row, and (None|'x') is none"):
+        log.where(**{column: value})

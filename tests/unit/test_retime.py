@@ -20,6 +20,7 @@ from pytest_kernbench.simulator.ahbm.scheduler import Scheduler
 from pytest_kernbench.simulator.ahbm.spec import AhbmSpec
 from pytest_kernbench.simulator.ahbm.timing import Timing
 from pytest_kernbench.simulator.ahbm.topology import ring_ports
+from pytest_kernbench.simulator.ascend310p.device import Ascend310pCore
 from pytest_kernbench.simulator.device import Run
 from pytest_kernbench.simulator.errors import LaunchError, SimError
 from pytest_kernbench.simulator.ops.log import AFTER, END, FREE, ISSUE, NAME, PROGRAM, START, UNIT, WIDTH, OpLog
@@ -339,3 +340,11 @@ def test_a_long_log_is_retimed_whole() -> None:
 
     print(f"{len(run.log)} rows retimed in {time.perf_counter() - begin:.2f} s")
     assert retimed.changed.size == 0
+
+
+def test_a_log_of_the_310p_is_refused_since_it_has_no_second_engine() -> None:
+    def kernel(*, asc: Any) -> None:
+        asc.PipeBarrier(asc.PIPE_ALL)
+
+    with pytest.raises(LaunchError, match=r"give run\.log of a run on AHBM"):
+        retime(Ascend310pCore().run(kernel).log, Timing(AhbmSpec()))

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pytest_kernbench.kernels.ascend310p.vector_add import vector_add
@@ -24,6 +22,8 @@ from pytest_kernbench.simulator import AhbmChip, Ascend310pCore, LaunchError, Lo
 from pytest_kernbench.simulator.ops import parquet, spill
 from pytest_kernbench.simulator.ops.log import OpLog
 from pytest_kernbench.simulator.ops.text import structure, timing
+
+pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
 X = np.arange(32 * 64, dtype=np.float32).reshape(32, 64) % 7
 SCHEDULES = ["model", "jitter", "late"]
