@@ -79,7 +79,7 @@ def mutant_key(mutant: Mutant, source: str) -> str:
     return name_of(source, mutant.id, mutant.before, mutant.after)
 
 
-def test_key(item: pytest.Item) -> str:
+def key_of_test(item: pytest.Item) -> str:
     """Names the files that a test is made of: its own, and the `conftest.py` above it."""
     root = item.config.rootpath
     folders = [each for each in item.path.parents if root in (each, *each.parents)]

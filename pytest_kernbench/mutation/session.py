@@ -29,9 +29,9 @@ from pytest_kernbench.mutation.results import (
     Learnt,
     Results,
     Verdict,
+    key_of_test,
     mutant_key,
     name_of,
-    test_key,
 )
 from pytest_kernbench.mutation.watching import Probes
 
@@ -147,7 +147,7 @@ class MutationRun:
         unknown: dict[Path, list[pytest.Item]] = {}
         for item in session.items:
             known = results.learnt.get(item.nodeid)
-            if known is not None and known.key == test_key(item) and _same_sources(known):
+            if known is not None and known.key == key_of_test(item) and _same_sources(known):
                 self._take(known)
             else:
                 unknown.setdefault(item.path, []).append(item)
@@ -197,7 +197,7 @@ class MutationRun:
         self.progress.show_reports(message["reports"])
         item, files = self._items[message["test"]], message["files"]
         found = Learnt(
-            message["test"], test_key(item), message["result"], message["seconds"], message["seen"],
+            message["test"], key_of_test(item), message["result"], message["seconds"], message["seen"],
             message["reached"], message["touched"], files, {each: _digest_of(file) for each, file in files.items()},
         )  # fmt: skip
         self._take(found)
